@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The lower edge: UDP tunnel sockets, packets, routes, network devices, and
+//! the softirq and process-context callbacks that drive the datapath.
+//!
+//! Everything here is a safe wrapper of the C functions in
+//! `rust/ffi/helpers_net.c`; the protocol, RDMA and the connection are unknown
+//! to it. May import only `ffi` and `sync`.
+//!
+//! | module       | holds                                                    |
+//! |--------------|----------------------------------------------------------|
+//! | [`addr`]     | addresses and the per-packet [`addr::Flow`]               |
+//! | [`netdev`]   | a counted network device, device events, module set-up    |
+//! | [`socket`]   | bound tunnel sockets and the receive callback             |
+//! | [`skb`]      | packets under construction and packets just received      |
+//! | [`route`]    | cached routes and transmission                            |
+//! | [`deferred`] | soft timer, BH work, delayed work                         |
+//! | [`misc`]     | clock, random numbers, the log's rate limit               |
+
+pub(crate) mod addr;
+pub(crate) mod deferred;
+pub(crate) mod misc;
+pub(crate) mod netdev;
+pub(crate) mod route;
+pub(crate) mod skb;
+pub(crate) mod socket;
+mod sys;

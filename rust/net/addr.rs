@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Addresses. An IPv4 address is kept v4-mapped (RFC 4291 section 2.5.5.2),
+//! which is also what its RoCE GID looks like, so both families are one type.
+
+use super::sys::RawFlow;
+use core::fmt;
+
+/// An IPv6 address or a v4-mapped IPv4 address, in network byte order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IpAddr(pub(crate) [u8; 16]);
+
+const V4_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+
+impl IpAddr {
+    /// Whether this is an IPv4 address.
+    pub(crate) fn is_v4(&self) -> bool {
+        self.0.starts_with(&V4_PREFIX)
+    }
+
+    /// The address as two words, for hashing.
+    pub(crate) fn words(&self) -> (u64, u64) {
+        let all = u128::from_be_bytes(self.0);
+        ((all >> 64) as u64, all as u64)
+    }
+}
+
+impl fmt::Display for IpAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_v4() {
+            let [.., a, b, c, d] = self.0;
+            return write!(f, "{a}.{b}.{c}.{d}");
+        }
+        for (i, pair) in self.0.chunks_exact(2).enumerate() {
+            if let &[hi, lo] = pair {
+                let sep = if i == 0 { "" } else { ":" };
+                write!(f, "{sep}{:x}", u16::from_be_bytes([hi, lo]))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a packet goes and how it is marked; the source port is the socket's.
+#[derive(Clone, Copy)]
+pub(crate) struct Flow {
+    /// Local address.
+    pub(crate) src: IpAddr,
+    /// Peer's address.
+    pub(crate) dst: IpAddr,
+    /// Interface the packet must leave by; 0 for the routing table's choice.
+    pub(crate) oif: u32,
+    /// UDP destination port, host order.
+    pub(crate) dport: u16,
+    /// The IP header's DSCP and ECN bits (RFC 2474, RFC 3168).
+    pub(crate) tos: u8,
+}
+
+impl Flow {
+    pub(super) fn to_raw(self) -> RawFlow {
+        RawFlow {
+            src: self.src.0,
+            dst: self.dst.0,
+            oif: self.oif,
+            dport: self.dport,
+            v6: u8::from(!self.dst.is_v4()),
+            tos: self.tos,
+        }
+    }
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Calls that happen later: a soft timer and a BH work item for one object
+//! ([`Softirq`]), and delayed work in process context ([`Delayed`]).
+//!
+//! Both hold a counted reference to the object they call. That is a cycle on
+//! purpose, broken by `shutdown()`, which must come from process context and
+//! after which nothing is called any more. An object whose owner forgets it
+//! leaks; it is never used after it is freed.
+//!
+//! ```text
+//!   new() --bind(Arc)--> armed/raised ... --shutdown()--> dead, Arc given back
+//! ```
+
+use super::sys;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+use kernel::{
+    ffi::{
+        c_uint,
+        c_void, //
+    },
+    prelude::*,
+    sync::Arc, //
+};
+
+/// An object with a timer and a bottom-half call.
+pub(crate) trait SoftirqCalls: Send + Sync + 'static {
+    /// The armed time has come. Softirq.
+    fn on_timer(&self);
+    /// [`Softirq::raise`] was called since the last time. Softirq.
+    fn on_raised(&self);
+}
+
+/// A soft hrtimer and a BH work item that call one object.
+///
+/// # Invariants
+///
+/// The pointer is valid and owned; its context is the `T` of an `Arc` whose
+/// count this value owns until `shutdown`.
+pub(crate) struct Softirq<T: SoftirqCalls>(NonNull<sys::RawSoftirq>, *const T);
+
+// SAFETY: the timer and the work item have their own locks.
+unsafe impl<T: SoftirqCalls> Send for Softirq<T> {}
+// SAFETY: as above.
+unsafe impl<T: SoftirqCalls> Sync for Softirq<T> {}
+
+unsafe extern "C" fn timer_call<T: SoftirqCalls>(ctx: *mut c_void) {
+    // SAFETY: the context is alive until `shutdown`, which waits for this call.
+    unsafe { &*ctx.cast::<T>() }.on_timer();
+}
+
+unsafe extern "C" fn work_call<T: SoftirqCalls>(ctx: *mut c_void) {
+    // SAFETY: the context is alive until `shutdown`, which waits for this call.
+    unsafe { &*ctx.cast::<T>() }.on_raised();
+}
+
+impl<T: SoftirqCalls> Softirq<T> {
+    /// Makes the pair; nothing is armed. May sleep.
+    pub(crate) fn new(object: Arc<T>) -> Result<Self> {
+        let ctx = Arc::into_raw(object);
+        // SAFETY: the callbacks match the context's type, and the context
+        // stays alive because its count is not given back before `shutdown`.
+        let raw = unsafe {
+            sys::mroce_softirq_alloc(timer_call::<T>, work_call::<T>, ctx.cast_mut().cast())
+        };
+        match NonNull::new(raw) {
+            // INVARIANT: fresh memory; the count came from `into_raw`.
+            Some(raw) => Ok(Self(raw, ctx)),
+            None => {
+                // SAFETY: `ctx` came from `into_raw` above and nobody has it.
+                drop(unsafe { Arc::from_raw(ctx) });
+                Err(ENOMEM)
+            }
+        }
+    }
+
+    /// (Re)starts the timer for the monotonic time `at_ns`.
+    pub(crate) fn arm(&self, at_ns: u64) {
+        // SAFETY: valid by the type's invariant.
+        unsafe { sys::mroce_softirq_arm(self.0.as_ptr(), at_ns) };
+    }
+
+    /// Stops the timer; a call already running is not waited for.
+    pub(crate) fn disarm(&self) {
+        // SAFETY: valid by the type's invariant.
+        unsafe { sys::mroce_softirq_disarm(self.0.as_ptr()) };
+    }
+
+    /// Asks for `on_raised`, once the packets now being received are done.
+    pub(crate) fn raise(&self) {
+        // SAFETY: valid by the type's invariant.
+        unsafe { sys::mroce_softirq_raise(self.0.as_ptr()) };
+    }
+
+    /// Ends all calls, waits for those running, and gives the object back.
+    /// Process context, without any lock the calls take; may sleep. The caller
+    /// has made sure that nobody arms or raises it any more.
+    pub(crate) fn shutdown(self) -> Arc<T> {
+        // SAFETY: valid by the type's invariant.
+        unsafe { sys::mroce_softirq_shutdown(self.0.as_ptr()) };
+        // SAFETY: valid, owned, and no longer in use by any callback.
+        unsafe { sys::mroce_softirq_free(self.0.as_ptr()) };
+        // SAFETY: the count owned by the invariant; nothing refers to it now.
+        unsafe { Arc::from_raw(self.1) }
+    }
+}
+
+/// A function to be called in process context.
+pub(crate) trait DelayedCall {
+    /// Runs in a kworker; may sleep. Returns after how many milliseconds it
+    /// wants to run again, if it does.
+    fn run() -> Option<u32>;
+}
+
+/// Delayed work that calls `C::run`. Dropping it waits for the call to end.
+///
+/// # Invariants
+///
+/// The pointer is valid and owned.
+pub(crate) struct Delayed<C: DelayedCall>(NonNull<sys::RawDwork>, PhantomData<C>);
+
+// SAFETY: the work item has its own lock.
+unsafe impl<C: DelayedCall> Send for Delayed<C> {}
+// SAFETY: as above.
+unsafe impl<C: DelayedCall> Sync for Delayed<C> {}
+
+unsafe extern "C" fn delayed_call<C: DelayedCall>(_ctx: *mut c_void) -> c_uint {
+    C::run().unwrap_or(0)
+}
+
+impl<C: DelayedCall> Delayed<C> {
+    /// Makes the work item, not queued. May sleep.
+    pub(crate) fn new() -> Result<Self> {
+        // SAFETY: the callback ignores its context.
+        let raw = unsafe { sys::mroce_dwork_alloc(delayed_call::<C>, core::ptr::null_mut()) };
+        // INVARIANT: fresh memory, owned by us.
+        Ok(Self(NonNull::new(raw).ok_or(ENOMEM)?, PhantomData))
+    }
+
+    /// Runs the call `ms` milliseconds from now, unless it is queued already.
+    pub(crate) fn queue(&self, ms: u32) {
+        // SAFETY: valid by the type's invariant.
+        unsafe { sys::mroce_dwork_queue(self.0.as_ptr(), ms) };
+    }
+}
+
+impl<C: DelayedCall> Drop for Delayed<C> {
+    fn drop(&mut self) {
+        // SAFETY: valid by the type's invariant.
+        unsafe { sys::mroce_dwork_shutdown(self.0.as_ptr()) };
+        // SAFETY: owned, and not in use after the shutdown.
+        unsafe { sys::mroce_dwork_free(self.0.as_ptr()) };
+    }
+}

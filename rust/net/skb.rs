@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Packets: [`TxPacket`] under construction, [`RxPacket`] just received.
+
+use super::sys;
+use core::{
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    ptr::NonNull,
+    slice, //
+};
+use kernel::{
+    bindings::sk_buff,
+    error::to_result,
+    ffi::{
+        c_int,
+        c_uint,
+        c_void, //
+    },
+    prelude::*, //
+};
+
+/// A packet being built: linear, with room for the headers below ours.
+///
+/// # Invariants
+///
+/// The pointer is a valid skb of which this is the only owner.
+pub(crate) struct TxPacket(NonNull<sk_buff>);
+
+impl TxPacket {
+    /// Room for `len` bytes. Does not sleep; `None` when memory is short.
+    pub(crate) fn alloc(len: u32) -> Option<Self> {
+        // SAFETY: may be called in any context.
+        let raw = unsafe { sys::mroce_skb_alloc(len) };
+        // INVARIANT: a fresh skb has no other owner.
+        NonNull::new(raw).map(Self)
+    }
+
+    /// Appends `len` bytes that `fill` must write completely (they hold stale
+    /// kernel memory before). `None` if there is no room.
+    pub(crate) fn append_with<T>(
+        &mut self,
+        len: u32,
+        fill: impl FnOnce(&mut [u8]) -> T,
+    ) -> Option<T> {
+        // SAFETY: valid by the type's invariant.
+        let at = unsafe { sys::mroce_skb_put(self.0.as_ptr(), len) };
+        let at = NonNull::new(at)?;
+        // SAFETY: `skb_put()` has just given us these bytes of the linear
+        // buffer, which nobody else refers to.
+        let bytes = unsafe { slice::from_raw_parts_mut(at.as_ptr().cast::<u8>(), len as usize) };
+        Some(fill(bytes))
+    }
+
+    /// Appends a copy of `bytes`. `None` if there is no room.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Option<()> {
+        let len = u32::try_from(bytes.len()).ok()?;
+        self.append_with(len, |room| {
+            for (to, from) in room.iter_mut().zip(bytes) {
+                *to = *from;
+            }
+        })
+    }
+
+    /// Gives the packet away.
+    pub(super) fn into_raw(self) -> *mut sk_buff {
+        ManuallyDrop::new(self).0.as_ptr()
+    }
+}
+
+impl Drop for TxPacket {
+    fn drop(&mut self) {
+        // SAFETY: the only owner by the type's invariant.
+        unsafe { sys::mroce_skb_free(self.0.as_ptr()) };
+    }
+}
+
+/// A datagram on its way through the receive callback; its bytes begin after
+/// the UDP header.
+///
+/// # Invariants
+///
+/// The skb is valid and used by nobody else for `'a`.
+pub(crate) struct RxPacket<'a>(NonNull<sk_buff>, PhantomData<&'a sk_buff>);
+
+impl RxPacket<'_> {
+    /// # Safety
+    ///
+    /// `skb` is not NULL, valid, and nobody else uses it for the lifetime
+    /// chosen.
+    pub(super) unsafe fn from_raw(skb: *mut sk_buff) -> Self {
+        // SAFETY: not NULL by the caller's promise. INVARIANT: likewise.
+        Self(unsafe { NonNull::new_unchecked(skb) }, PhantomData)
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> u32 {
+        // SAFETY: valid by the type's invariant.
+        unsafe { sys::mroce_skb_len(self.0.as_ptr()) }
+    }
+
+    /// Runs `f` on the packet's linear start, which is at least
+    /// `min(want, len())` bytes long; it is shorter only when memory is.
+    ///
+    /// Takes `&mut self` because pulling moves the linear part.
+    pub(crate) fn pull(&mut self, want: u32) -> Head<'_> {
+        let mut have: c_uint = 0;
+        // SAFETY: valid and ours alone by the type's invariant.
+        let at = unsafe { sys::mroce_skb_head(self.0.as_ptr(), want, &mut have) };
+        let bytes = if have == 0 {
+            &[]
+        } else {
+            // SAFETY: `skb_headlen()` bytes at `skb->data` are initialised; the
+            // borrow of `self` keeps others from pulling again.
+            unsafe { slice::from_raw_parts(at.cast::<u8>(), have as usize) }
+        };
+        Head {
+            bytes,
+            body: Body(self.0, PhantomData),
+        }
+    }
+}
+
+/// A packet whose start has been made linear: that start, and the whole.
+#[derive(Clone, Copy)]
+pub(crate) struct Head<'p> {
+    /// The linear start.
+    pub(crate) bytes: &'p [u8],
+    /// Access to all bytes.
+    pub(crate) body: Body<'p>,
+}
+
+/// Read access to all bytes of a received packet, linear or not.
+///
+/// # Invariants
+///
+/// The skb is valid, and not changed for `'p`.
+#[derive(Clone, Copy)]
+pub(crate) struct Body<'p>(NonNull<sk_buff>, PhantomData<&'p sk_buff>);
+
+impl Body<'_> {
+    /// Calls `f` with the contiguous pieces of bytes `offset..offset + len` in
+    /// order, until one returns an error. `EINVAL` if the packet is shorter.
+    pub(crate) fn for_each_piece<F>(&self, offset: u32, len: u32, mut f: F) -> Result
+    where
+        F: FnMut(&[u8]) -> Result,
+    {
+        // SAFETY: the skb is valid by the type's invariant; `piece::<F>` gets
+        // the closure it was instantiated for, which outlives the call.
+        to_result(unsafe {
+            sys::mroce_skb_walk(
+                self.0.as_ptr(),
+                offset,
+                len,
+                piece::<F>,
+                (&raw mut f).cast(),
+            )
+        })
+    }
+}
+
+/// # Safety
+///
+/// `ctx` points to an `F` not otherwise borrowed; `bytes` to `len` readable
+/// bytes.
+unsafe extern "C" fn piece<F>(ctx: *mut c_void, bytes: *const c_void, len: c_uint) -> c_int
+where
+    F: FnMut(&[u8]) -> Result,
+{
+    // SAFETY: by the function's contract.
+    let f = unsafe { &mut *ctx.cast::<F>() };
+    // SAFETY: by the function's contract.
+    let bytes = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), len as usize) };
+    match f(bytes) {
+        Ok(()) => 0,
+        Err(e) => e.to_errno(),
+    }
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! UDP tunnel sockets (`include/net/udp_tunnel.h`).
+//!
+//! One socket per namespace and family listens on the protocol's port and
+//! receives everything. The others exist for their source port, one per path
+//! slot: a port reserved by a bound socket cannot be used by anybody else, so
+//! the fabric's ECMP hash sees a flow that is only ours.
+
+use super::{
+    addr::IpAddr,
+    netdev::NetDevice,
+    skb::RxPacket,
+    sys, //
+};
+use core::ptr::NonNull;
+use kernel::{
+    bindings::sk_buff,
+    error::from_err_ptr,
+    prelude::*, //
+};
+
+/// Address family of a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// What the headers below ours said about a received datagram.
+#[derive(Clone, Copy)]
+pub(crate) struct RxInfo {
+    /// The sender's address.
+    pub(crate) src: IpAddr,
+    /// Our address.
+    pub(crate) dst: IpAddr,
+    /// Namespace of the receiving socket ([`NetDevice::net_cookie`]).
+    pub(crate) net_cookie: u64,
+    /// Bytes after the UDP header.
+    pub(crate) len: u32,
+    /// Interface the packet came in by.
+    pub(crate) ifindex: u32,
+    /// The sender's UDP port, host order.
+    pub(crate) sport: u16,
+    /// The two ECN bits of the IP header (RFC 3168 section 5).
+    pub(crate) ecn: u8,
+}
+
+/// Who gets the datagrams of a listening socket.
+pub(crate) trait Receiver {
+    /// One datagram, UDP checksum verified. Softirq, RCU read section.
+    fn receive(packet: RxPacket<'_>, info: &RxInfo);
+}
+
+unsafe extern "C" fn trampoline<R: Receiver>(skb: *mut sk_buff, info: *const sys::RawRxInfo) {
+    // SAFETY: `mroce_encap_rcv()` passes a pointer to its own filled variable.
+    let raw = unsafe { &*info };
+    // SAFETY: the skb is ours alone until the callback returns; its data starts
+    // after the UDP header.
+    let packet = unsafe { RxPacket::from_raw(skb) };
+    let info = RxInfo {
+        src: IpAddr(raw.src),
+        dst: IpAddr(raw.dst),
+        net_cookie: raw.net_cookie,
+        len: raw.len,
+        ifindex: raw.ifindex,
+        sport: raw.sport,
+        ecn: raw.ecn,
+    };
+    R::receive(packet, &info);
+}
+
+/// A bound tunnel socket, or one's share in it.
+///
+/// When the namespace goes away first, the socket is closed and sending
+/// through it fails; the value stays valid.
+///
+/// # Invariants
+///
+/// The pointer is valid and one reference of `mroce_sock_open()` is owned.
+pub(crate) struct Socket(NonNull<sys::RawSock>);
+
+// SAFETY: reference counts are under a mutex, the socket itself under RCU.
+unsafe impl Send for Socket {}
+// SAFETY: as above.
+unsafe impl Sync for Socket {}
+
+impl Socket {
+    /// A share in the namespace's listening socket on `port` (not 0), created
+    /// if needed. `EAFNOSUPPORT` for IPv6 when that is disabled. May sleep.
+    pub(crate) fn listen<R: Receiver>(dev: &NetDevice, family: Family, port: u16) -> Result<Self> {
+        Self::open(dev, family, port, Some(trampoline::<R>))
+    }
+
+    /// A socket of one's own with a port of the kernel's choice, only to send
+    /// from. May sleep.
+    pub(crate) fn source(dev: &NetDevice, family: Family) -> Result<Self> {
+        Self::open(dev, family, 0, None)
+    }
+
+    fn open(dev: &NetDevice, family: Family, port: u16, rx: Option<sys::RxFn>) -> Result<Self> {
+        let v6 = (family == Family::V6).into();
+        // SAFETY: the device is valid by its type's invariant; the callback is
+        // a function of this module, which waits for receivers before it goes.
+        let raw = from_err_ptr(unsafe { sys::mroce_sock_open(dev.as_ptr(), v6, port, rx) })?;
+        // INVARIANT: not an error pointer, so one reference was given to us.
+        Ok(Self(NonNull::new(raw).ok_or(ENOMEM)?))
+    }
+
+    /// The UDP port bound, host order.
+    pub(crate) fn port(&self) -> u16 {
+        // SAFETY: valid by the type's invariant.
+        unsafe { sys::mroce_sock_port(self.0.as_ptr()) }
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut sys::RawSock {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for Socket {
+    /// May sleep.
+    fn drop(&mut self) {
+        // SAFETY: gives back the reference owned by the invariant.
+        unsafe { sys::mroce_sock_put(self.0.as_ptr()) };
+    }
+}
