@@ -155,9 +155,14 @@ make_rdma_core() {
 	in_buildroot bash -euc 'cd src
 		[ ! -e debian/patches/series ] || grep -v "^#" debian/patches/series |
 			while read -r p; do [ -z "$p" ] || patch -p1 <"debian/patches/$p"; done'
+	cd "$CACHE"
 	rm -rf "$CACHE/rdma-core"
-	mv src "$CACHE/rdma-core"
+	mv "$dir/src" "$CACHE/rdma-core"
 	rm -rf "$dir"
+	mkdir "$CACHE/rdma-core/build"
+	cd "$CACHE/rdma-core/build"
+	in_buildroot cmake -GNinja -DCMAKE_BUILD_TYPE=Release -DNO_MAN_PAGES=1 -DNO_PYVERBS=1 -DENABLE_VALGRIND=0 ..
+	in_buildroot ninja ccan/libccan_pic.a util/librdma_util_pic.a
 	touch "$CACHE/rdma-core.ready"
 }
 

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0
+# Thin front of the scripts under qemu/: 'make help' lists what there is.
+# (The kernel's build system reads Kbuild, not this file.)
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.PHONY: help demo test setup modules provider install selftest selftests engine-test lint shell clean distclean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+	@echo 'Variables: DRIVER=metaroce|rxe, KDIR=prepared kernel tree of your own, METAROCE_CACHE=DIR,'
+	@echo '           METAROCE_MIRROR=URL, DESTDIR=DIR, RUN_ARGS="options of qemu/run.py"'
+
+demo: ## prepares everything, boots a guest and shows the device at work
+	@qemu/demo-host.sh
+
+test: ## engine tests, builds, and all selftests in a guest
+	@qemu/test.sh
+
+setup: ## chroot, kernel source, rdma-core source and guest image, in the cache
+	@qemu/setup.sh
+
+modules: ## the kernel module (KDIR=... builds natively against your tree)
+	@qemu/build.sh module
+
+provider: ## the provider for libibverbs
+	@qemu/build.sh provider
+
+install: ## module and provider on this machine (DESTDIR supported)
+	@qemu/install.sh
+
+selftest: ## one selftest in a guest: make selftest T=pingpong [DRIVER=rxe]
+	@test -n "$(T)" || { echo "error: Name the test: make selftest T=pingpong" >&2; exit 1; }
+	@qemu/run.sh $(RUN_ARGS) $(T)
+
+selftests: ## all selftests in a guest
+	@selftests/run.sh $(RUN_ARGS)
+
+engine-test: ## the transport engine's tests, with cargo
+	@qemu/engine-test.sh
+
+lint: ## shell, C and Rust checks
+	@qemu/lint.sh
+
+shell: ## a shell in a guest with module and provider installed
+	@qemu/run.sh --shell --timeout 86400
+
+clean: ## removes build results
+	@qemu/clean.sh build
+
+distclean: ## removes the whole cache directory
+	@qemu/clean.sh all

@@ -1,0 +1,76 @@
+#!/bin/bash
+# Builds the kernel module or the user-space provider, outside the tree.
+# Usage: qemu/build.sh module|provider
+# KDIR=DIR builds the module natively against a prepared kernel tree of your
+# own instead of in the chroot; KVER=RELEASE then names its release.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+what=${1:?Usage: qemu/build.sh module|provider}
+mkdir -p "$CACHE/build" "$CACHE/logs"
+exec 8>"$CACHE/build/lock"
+flock -n 8 || { say "waiting for another build"; flock 8; }
+
+build_module() {
+	local dest=${METAROCE_BUILD:-$CACHE/build/module} args=()
+	mkdir -p "$dest"
+	if [[ -n ${KDIR:-} ]]; then
+		[[ -f $KDIR/Module.symvers && -f $KDIR/.config ]] ||
+			die "KDIR=$KDIR is not a prepared kernel tree: it lacks .config or Module.symvers."
+		grep -q '^CONFIG_RUST=y' "$KDIR/.config" ||
+			die "The kernel in KDIR=$KDIR is configured without CONFIG_RUST, which the module needs."
+		[[ -f $KDIR/rust/libkernel.rmeta ]] ||
+			die "The kernel tree in KDIR=$KDIR lacks the Rust crates: run 'make modules_prepare' there."
+		[[ -z ${KVER:-} ]] || args+=(KERNELRELEASE="$KVER")
+		make -j"$(nproc)" -C "$KDIR" M="$TREE" MO="$dest" "${args[@]}" modules
+	else
+		[[ -e $CACHE/linux.ready ]] || die "There is no prepared kernel source yet; run 'make setup' first."
+		in_buildroot make -j"$(nproc)" -C "$KSRC" M="$TREE" MO="$dest" \
+			CROSS_COMPILE=x86_64-linux-gnu- KERNELRELEASE="$(kver)" ${W:+W="$W"} ${C:+C="$C"} \
+			${CLIPPY:+CLIPPY="$CLIPPY"} ${V:+V="$V"} modules
+	fi
+	[[ -f $dest/metaroce.ko ]] || die "The build ended without $dest/metaroce.ko."
+	say "module: $dest/metaroce.ko"
+}
+
+build_provider() {
+	local src=$TREE/rdma-core-provider rc=$CACHE/rdma-core dest=$CACHE/build/provider
+	local suffix have hash files
+	[[ -e $CACHE/rdma-core.ready ]] || die "The source of rdma-core is not there yet; run 'make setup' first."
+	compgen -G "$src/*.c" >/dev/null || die "There is no provider source in rdma-core-provider/."
+	suffix=$(sed -n 's/^set(IBVERBS_PABI_VERSION "\([0-9]*\)").*/\1/p' "$rc/CMakeLists.txt")
+	have=$(grep -aoE 'IBVERBS_PRIVATE_[0-9]+' "$BUILDROOT"/usr/lib/*/libibverbs.so.1 | sed 's/.*_//' | sort -u | head -n 1)
+	[[ $suffix == "$have" ]] ||
+		die "The rdma-core source has private ABI $suffix, but the installed libibverbs has $have; both must be of one release."
+	files=("$src"/*.[ch])
+	hash=$(hash_of "$(hash_files "${files[@]}")" "$(declare -f build_provider)" "$suffix")
+	if [[ -f $dest/.hash && $(<"$dest/.hash") == "$hash" ]]; then
+		say "provider: $dest/libmetaroce-rdmav$suffix.so (up to date)"
+		return
+	fi
+	rm -rf "$dest.new" && mkdir -p "$dest.new"
+	in_buildroot gcc -shared -fPIC -O2 -g -std=gnu11 -DNDEBUG \
+		-I"$rc/build/include" -I"$src" \
+		-Wall -Wextra -Wno-sign-compare -Wno-unused-parameter -Wmissing-prototypes \
+		-Wstrict-prototypes -Wshadow -Wwrite-strings -Werror=implicit-function-declaration \
+		-Wl,--as-needed -Wl,--no-undefined \
+		-Wl,--version-script,"$rc/buildlib/provider.map" \
+		-o "$dest.new/libmetaroce-rdmav$suffix.so" "$src"/*.c \
+		"$rc/build/ccan/libccan_pic.a" "$rc/build/util/librdma_util_pic.a" -libverbs -lpthread
+	if [[ -f $src/metaroce.driver ]]; then
+		cp "$src/metaroce.driver" "$dest.new/"
+	else
+		printf 'driver metaroce\n' >"$dest.new/metaroce.driver"
+	fi
+	printf '%s\n' "$hash" >"$dest.new/.hash"
+	rm -rf "$dest.old"
+	[[ ! -d $dest ]] || mv "$dest" "$dest.old"
+	mv "$dest.new" "$dest"
+	rm -rf "$dest.old"
+	say "provider: $dest/libmetaroce-rdmav$suffix.so"
+}
+
+case $what in
+module) build_module ;;
+provider) build_provider ;;
+*) die "Usage: qemu/build.sh module|provider" ;;
+esac

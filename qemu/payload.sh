@@ -1,0 +1,50 @@
+#!/bin/bash
+# Packs what changes often (module, provider, tests, guest scripts) into a tar
+# file that the guest reads as its second disk.
+# Usage: qemu/payload.sh TARFILE [EXEC-SCRIPT...]
+# METAROCE_MODULE and METAROCE_PROVIDER name other build results than ours.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+tarfile=${1:?}
+shift
+module=${METAROCE_MODULE:-$CACHE/build/module/metaroce.ko}
+provider=${METAROCE_PROVIDER:-$CACHE/build/provider}
+work=$(mktemp -d "$CACHE/payload.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+kver=$(kver)
+
+mkdir -p "$work/qemu" "$work/exec" "$work/selftests"
+cp "$QEMU_DIR/guest-init.sh" "$work/qemu/"
+chmod +x "$work/qemu/guest-init.sh"
+cp -a "$TREE/selftests/." "$work/selftests/"
+cp "$KSRC/tools/testing/selftests/kselftest/ktap_helpers.sh" "$work/selftests/"
+for file; do cp "$file" "$work/exec/$(basename "$file")"; done
+{
+	printf 'export DRIVER=%q METAROCE_PORT=%q\n' "${DRIVER:-metaroce}" "${METAROCE_PORT:-4794}"
+	[[ -z ${METAROCE_ENV:-} ]] || printf 'export %s\n' "$METAROCE_ENV"
+} >"$work/env"
+
+if [[ -f $module ]]; then
+	# modprobe's index is made here, where it is quick.
+	stock=$CACHE/guestroot/usr/lib/modules/$kver
+	stage=$work/stage/lib/modules/$kver
+	mkdir -p "$stage/updates"
+	ln -s "$stock/kernel" "$stage/kernel"
+	cp "$stock"/modules.{builtin,builtin.modinfo,order} "$stage/" 2>/dev/null || true
+	cp "$module" "$stage/updates/metaroce.ko"
+	in_buildroot strip --strip-debug "$stage/updates/metaroce.ko"
+	in_buildroot depmod -b "$work/stage" "$kver" 2>&1 | grep -v 'needs unknown symbol' || true
+	rm "$stage/kernel"
+	mv "$stage" "$work/modules"
+	rm -rf "$work/stage"
+elif [[ ${DRIVER:-metaroce} == metaroce ]]; then
+	die "The module is not built: $module does not exist; run 'make modules'."
+fi
+if [[ -d $provider ]]; then
+	mkdir "$work/provider"
+	cp "$provider"/*.so "$provider"/*.driver "$work/provider/"
+elif [[ ${DRIVER:-metaroce} == metaroce ]]; then
+	die "The provider is not built: $provider does not exist; run 'make provider'."
+fi
+tar -C "$work" --owner=0 --group=0 -cf "$tarfile.new" .
+mv "$tarfile.new" "$tarfile"
