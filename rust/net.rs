@@ -10,16 +10,14 @@
 //! | module       | holds                                                    |
 //! |--------------|----------------------------------------------------------|
 //! | [`addr`]     | addresses and the per-packet [`addr::Flow`]               |
-//! | [`netdev`]   | a counted network device, device events, module set-up    |
+//! | [`netdev`]   | device events, module set-up, what `sync::NetDev` lacks   |
 //! | [`socket`]   | bound tunnel sockets and the receive callback             |
 //! | [`skb`]      | packets under construction and packets just received      |
 //! | [`route`]    | cached routes and transmission                            |
 //! | [`deferred`] | soft timer, BH work, delayed work                         |
-//! | [`misc`]     | clock, random numbers, the log's rate limit               |
 
 pub(crate) mod addr;
 pub(crate) mod deferred;
-pub(crate) mod misc;
 pub(crate) mod netdev;
 pub(crate) mod route;
 pub(crate) mod skb;

@@ -15,8 +15,6 @@
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
-#include <linux/random.h>
-#include <linux/ratelimit.h>
 #include <linux/rcupdate.h>
 #include <linux/skbuff.h>
 #include <linux/slab.h>
@@ -51,7 +49,6 @@ struct mroce_sock {
 static DEFINE_MUTEX(mroce_sock_lock);
 static LIST_HEAD(mroce_socks);
 
-static DEFINE_RATELIMIT_STATE(mroce_log_limit, 5 * HZ, 10);
 static mroce_netdev_fn mroce_netdev_event_fn;
 
 /* ---- receive ---- */
@@ -87,7 +84,7 @@ static int mroce_encap_rcv(struct sock *sk, struct sk_buff *skb)
 	info.net_cookie = sock_net(sk)->net_cookie;
 	__skb_pull(skb, sizeof(struct udphdr));
 	info.len = skb->len;
-	s->rx(skb, &info);
+	s->rx(skb, s, &info);
 	kfree_skb_reason(skb, SKB_CONSUMED);
 	return 0;
 }
@@ -252,35 +249,9 @@ void mroce_net_exit(void)
 	rcu_barrier();
 }
 
-void mroce_netdev_hold(struct net_device *dev)
-{
-	dev_hold(dev);
-}
-
-void mroce_netdev_put(struct net_device *dev)
-{
-	dev_put(dev);
-}
-
-u32 mroce_netdev_ifindex(const struct net_device *dev)
-{
-	return READ_ONCE(dev->ifindex);
-}
-
-u32 mroce_netdev_mtu(const struct net_device *dev)
-{
-	return READ_ONCE(dev->mtu);
-}
-
 u64 mroce_netdev_net_cookie(const struct net_device *dev)
 {
 	return dev_net(dev)->net_cookie;
-}
-
-/* Up, with carrier: what decides between an active and a down port. */
-int mroce_netdev_running(const struct net_device *dev)
-{
-	return netif_running(dev) && netif_carrier_ok(dev);
 }
 
 /* Link speed in Mbit/s, 0 if the driver does not say. Caller holds no rtnl. */
@@ -296,11 +267,6 @@ u32 mroce_netdev_speed(struct net_device *dev)
 		speed = ks.base.speed;
 	rtnl_unlock();
 	return speed;
-}
-
-const char *mroce_netdev_name(const struct net_device *dev)
-{
-	return dev->name;
 }
 
 /* ---- packets ---- */
@@ -526,6 +492,17 @@ int mroce_xmit(struct mroce_route *r, struct mroce_sock *s,
 	return 0;
 }
 
+/* As mroce_xmit(), for a packet without a connection: no route is kept. */
+int mroce_xmit_once(struct mroce_sock *s, const struct mroce_flow *f,
+		    struct sk_buff *skb)
+{
+	struct mroce_route r = {};
+	int err = mroce_xmit(&r, s, f, skb);
+
+	mroce_route_reset(&r);
+	return err;
+}
+
 /* ---- deferred calls ---- */
 
 struct mroce_softirq {
@@ -645,22 +622,4 @@ void mroce_dwork_shutdown(struct mroce_dwork *d)
 void mroce_dwork_free(struct mroce_dwork *d)
 {
 	kfree(d);
-}
-
-/* ---- small things ---- */
-
-void mroce_random(void *buf, unsigned int len)
-{
-	get_random_bytes(buf, len);
-}
-
-u64 mroce_now_ns(void)
-{
-	return ktime_get_ns();
-}
-
-/* One budget for all log lines that a remote machine can cause. */
-int mroce_log_allowed(void)
-{
-	return __ratelimit(&mroce_log_limit);
 }

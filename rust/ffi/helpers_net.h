@@ -48,7 +48,7 @@ struct mroce_flow {
 	u8	tos;		/* DSCP and ECN bits */
 };
 
-typedef void (*mroce_rx_fn)(struct sk_buff *skb,
+typedef void (*mroce_rx_fn)(struct sk_buff *skb, struct mroce_sock *s,
 			    const struct mroce_rx_info *info);
 typedef void (*mroce_call_fn)(void *ctx);
 /* Returns after how many milliseconds to call again, 0 for not at all. */
@@ -80,6 +80,8 @@ int mroce_route_mtu(struct mroce_route *r, struct mroce_sock *s,
 		    const struct mroce_flow *f);
 int mroce_xmit(struct mroce_route *r, struct mroce_sock *s,
 	       const struct mroce_flow *f, struct sk_buff *skb);
+int mroce_xmit_once(struct mroce_sock *s, const struct mroce_flow *f,
+		    struct sk_buff *skb);
 
 struct mroce_softirq *mroce_softirq_alloc(mroce_call_fn timer_fn,
 					  mroce_call_fn work_fn, void *ctx);
@@ -94,17 +96,7 @@ void mroce_dwork_queue(struct mroce_dwork *d, unsigned int ms);
 void mroce_dwork_shutdown(struct mroce_dwork *d);
 void mroce_dwork_free(struct mroce_dwork *d);
 
-void mroce_netdev_hold(struct net_device *dev);
-void mroce_netdev_put(struct net_device *dev);
-u32 mroce_netdev_ifindex(const struct net_device *dev);
-u32 mroce_netdev_mtu(const struct net_device *dev);
 u64 mroce_netdev_net_cookie(const struct net_device *dev);
-int mroce_netdev_running(const struct net_device *dev);
 u32 mroce_netdev_speed(struct net_device *dev);
-const char *mroce_netdev_name(const struct net_device *dev);
-
-void mroce_random(void *buf, unsigned int len);
-u64 mroce_now_ns(void);
-int mroce_log_allowed(void);
 
 #endif

@@ -1,112 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Network devices: a counted reference, and the notifier chain.
+//! Network devices: their notifier chain, and what `sync::NetDev` lacks.
 
 use super::sys;
-use core::{
-    marker::PhantomData,
-    ptr::NonNull, //
-};
+use crate::sync::NetDev;
+use core::marker::PhantomData;
 use kernel::{
     bindings::net_device,
     error::to_result,
     ffi::c_ulong,
-    prelude::*,
-    str::CStr, //
+    prelude::*, //
 };
 
-/// A counted reference to a `struct net_device`.
-///
-/// While it exists the namespace of the device cannot finish going away:
-/// `netdev_run_todo()` waits for it, so the owner must drop it once told of
-/// [`Event::Unregister`].
-///
-/// # Invariants
-///
-/// The pointer is valid, and one reference of `dev_hold()` is owned.
-pub(crate) struct NetDevice(NonNull<net_device>);
-
-// SAFETY: the reference count and the fields read here are usable from any CPU.
-unsafe impl Send for NetDevice {}
-// SAFETY: as above; no method gives mutable access.
-unsafe impl Sync for NetDevice {}
-
-impl NetDevice {
-    /// Takes a new reference.
-    ///
-    /// # Safety
-    ///
-    /// `dev` must be valid, and stay so for the duration of the call.
-    pub(crate) unsafe fn get(dev: NonNull<net_device>) -> Self {
-        // SAFETY: valid by the caller's promise.
-        unsafe { sys::mroce_netdev_hold(dev.as_ptr()) };
-        // INVARIANT: the reference was just taken.
-        Self(dev)
-    }
-
-    pub(super) fn as_ptr(&self) -> *mut net_device {
-        self.0.as_ptr()
-    }
-
-    /// What tells this device from others in an event; only to be compared.
-    pub(crate) fn id(&self) -> NetdevId {
-        NetdevId(self.0.as_ptr() as usize)
-    }
-
-    /// The interface index.
-    pub(crate) fn ifindex(&self) -> u32 {
-        // SAFETY: valid by the type's invariant.
-        unsafe { sys::mroce_netdev_ifindex(self.as_ptr()) }
-    }
-
-    /// Largest IP packet in bytes.
-    pub(crate) fn mtu(&self) -> u32 {
-        // SAFETY: valid by the type's invariant.
-        unsafe { sys::mroce_netdev_mtu(self.as_ptr()) }
-    }
-
-    /// Which network namespace the device is in; unique for the boot.
-    pub(crate) fn net_cookie(&self) -> u64 {
-        // SAFETY: valid by the type's invariant; a device always has a namespace.
-        unsafe { sys::mroce_netdev_net_cookie(self.as_ptr()) }
-    }
-
-    /// Whether the device is up and has a carrier.
-    pub(crate) fn is_running(&self) -> bool {
-        // SAFETY: valid by the type's invariant.
-        unsafe { sys::mroce_netdev_running(self.as_ptr()) != 0 }
-    }
-
-    /// Link speed in Mbit/s, if the driver knows. Takes the rtnl lock: not from
-    /// a notifier; may sleep.
-    pub(crate) fn speed(&self) -> Option<u32> {
-        // SAFETY: valid by the type's invariant.
-        match unsafe { sys::mroce_netdev_speed(self.as_ptr()) } {
-            0 => None,
-            mbits => Some(mbits),
-        }
-    }
-
-    /// The device's name now; a rename may change the bytes under the reader.
-    pub(crate) fn name(&self) -> &CStr {
-        // SAFETY: valid by the type's invariant.
-        let name = unsafe { sys::mroce_netdev_name(self.as_ptr()) };
-        // SAFETY: `net_device.name` is an array that always holds a NUL and
-        // lives as long as the device.
-        unsafe { CStr::from_char_ptr(name) }
-    }
+/// Which network namespace the device is in; unique for the boot.
+pub(crate) fn net_cookie(dev: &NetDev) -> u64 {
+    // SAFETY: the device is alive by its type's invariant, and always has a
+    // namespace.
+    unsafe { sys::mroce_netdev_net_cookie(dev.as_ptr().cast()) }
 }
 
-impl Drop for NetDevice {
-    fn drop(&mut self) {
-        // SAFETY: gives back the reference that the invariant says is owned.
-        unsafe { sys::mroce_netdev_put(self.as_ptr()) };
+/// Link speed in Mbit/s, if the driver knows. Takes the rtnl lock: not from a
+/// notifier; may sleep.
+pub(crate) fn speed(dev: &NetDev) -> Option<u32> {
+    // SAFETY: the device is alive by its type's invariant.
+    match unsafe { sys::mroce_netdev_speed(dev.as_ptr().cast()) } {
+        0 => None,
+        mbits => Some(mbits),
     }
 }
 
 /// The identity of a network device, for comparison only.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NetdevId(usize);
+
+impl NetdevId {
+    /// The identity of `dev`.
+    pub(crate) fn of(dev: &NetDev) -> Self {
+        Self(dev.as_ptr() as usize)
+    }
+}
 
 /// The events of the netdevice notifier chain that matter here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

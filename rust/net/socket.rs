@@ -8,15 +8,27 @@
 //! the fabric's ECMP hash sees a flow that is only ours.
 
 use super::{
-    addr::IpAddr,
-    netdev::NetDevice,
-    skb::RxPacket,
+    addr::{
+        Flow,
+        IpAddr, //
+    },
+    skb::{
+        RxPacket,
+        TxPacket, //
+    },
     sys, //
 };
-use core::ptr::NonNull;
+use crate::sync::NetDev;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 use kernel::{
     bindings::sk_buff,
-    error::from_err_ptr,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
     prelude::*, //
 };
 
@@ -36,7 +48,7 @@ pub(crate) struct RxInfo {
     pub(crate) src: IpAddr,
     /// Our address.
     pub(crate) dst: IpAddr,
-    /// Namespace of the receiving socket ([`NetDevice::net_cookie`]).
+    /// Namespace of the receiving socket ([`super::netdev::net_cookie`]).
     pub(crate) net_cookie: u64,
     /// Bytes after the UDP header.
     pub(crate) len: u32,
@@ -51,10 +63,35 @@ pub(crate) struct RxInfo {
 /// Who gets the datagrams of a listening socket.
 pub(crate) trait Receiver {
     /// One datagram, UDP checksum verified. Softirq, RCU read section.
-    fn receive(packet: RxPacket<'_>, info: &RxInfo);
+    fn receive(packet: RxPacket<'_>, info: &RxInfo, from: Listener<'_>);
 }
 
-unsafe extern "C" fn trampoline<R: Receiver>(skb: *mut sk_buff, info: *const sys::RawRxInfo) {
+/// The socket that a datagram came through, to answer without a connection.
+///
+/// # Invariants
+///
+/// The socket is valid for `'a`.
+#[derive(Clone, Copy)]
+pub(crate) struct Listener<'a>(NonNull<sys::RawSock>, PhantomData<&'a sys::RawSock>);
+
+impl Listener<'_> {
+    /// Sends a packet from the listening port. Softirq.
+    pub(crate) fn transmit(&self, flow: &Flow, packet: TxPacket) -> Result {
+        let raw = flow.to_raw();
+        // SAFETY: the socket is valid by the type's invariant; the packet is
+        // given away.
+        to_result(unsafe { sys::mroce_xmit_once(self.0.as_ptr(), &raw, packet.into_raw()) })
+    }
+}
+
+/// # Safety
+///
+/// Only for `mroce_encap_rcv()`: all pointers valid for the call.
+unsafe extern "C" fn trampoline<R: Receiver>(
+    skb: *mut sk_buff,
+    socket: *mut sys::RawSock,
+    info: *const sys::RawRxInfo,
+) {
     // SAFETY: `mroce_encap_rcv()` passes a pointer to its own filled variable.
     let raw = unsafe { &*info };
     // SAFETY: the skb is ours alone until the callback returns; its data starts
@@ -69,7 +106,9 @@ unsafe extern "C" fn trampoline<R: Receiver>(skb: *mut sk_buff, info: *const sys
         sport: raw.sport,
         ecn: raw.ecn,
     };
-    R::receive(packet, &info);
+    // SAFETY: not NULL, see above. INVARIANT: RCU keeps it for the call.
+    let listener = Listener(unsafe { NonNull::new_unchecked(socket) }, PhantomData);
+    R::receive(packet, &info, listener);
 }
 
 /// A bound tunnel socket, or one's share in it.
@@ -90,21 +129,21 @@ unsafe impl Sync for Socket {}
 impl Socket {
     /// A share in the namespace's listening socket on `port` (not 0), created
     /// if needed. `EAFNOSUPPORT` for IPv6 when that is disabled. May sleep.
-    pub(crate) fn listen<R: Receiver>(dev: &NetDevice, family: Family, port: u16) -> Result<Self> {
+    pub(crate) fn listen<R: Receiver>(dev: &NetDev, family: Family, port: u16) -> Result<Self> {
         Self::open(dev, family, port, Some(trampoline::<R>))
     }
 
     /// A socket of one's own with a port of the kernel's choice, only to send
     /// from. May sleep.
-    pub(crate) fn source(dev: &NetDevice, family: Family) -> Result<Self> {
+    pub(crate) fn source(dev: &NetDev, family: Family) -> Result<Self> {
         Self::open(dev, family, 0, None)
     }
 
-    fn open(dev: &NetDevice, family: Family, port: u16, rx: Option<sys::RxFn>) -> Result<Self> {
+    fn open(dev: &NetDev, family: Family, port: u16, rx: Option<sys::RxFn>) -> Result<Self> {
         let v6 = (family == Family::V6).into();
         // SAFETY: the device is valid by its type's invariant; the callback is
         // a function of this module, which waits for receivers before it goes.
-        let raw = from_err_ptr(unsafe { sys::mroce_sock_open(dev.as_ptr(), v6, port, rx) })?;
+        let raw = from_err_ptr(unsafe { sys::mroce_sock_open(dev.as_ptr().cast(), v6, port, rx) })?;
         // INVARIANT: not an error pointer, so one reference was given to us.
         Ok(Self(NonNull::new(raw).ok_or(ENOMEM)?))
     }

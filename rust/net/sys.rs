@@ -8,7 +8,6 @@ use kernel::{
         sk_buff, //
     },
     ffi::{
-        c_char,
         c_int,
         c_uint,
         c_ulong,
@@ -53,7 +52,7 @@ pub(super) struct RawSoftirq([u8; 0]);
 #[repr(C)]
 pub(super) struct RawDwork([u8; 0]);
 
-pub(super) type RxFn = unsafe extern "C" fn(*mut sk_buff, *const RawRxInfo);
+pub(super) type RxFn = unsafe extern "C" fn(*mut sk_buff, *mut RawSock, *const RawRxInfo);
 pub(super) type CallFn = unsafe extern "C" fn(*mut c_void);
 pub(super) type AgainFn = unsafe extern "C" fn(*mut c_void) -> c_uint;
 pub(super) type NetdevFn = unsafe extern "C" fn(*mut net_device, c_ulong);
@@ -99,6 +98,11 @@ extern "C" {
         f: *const RawFlow,
         skb: *mut sk_buff,
     ) -> c_int;
+    pub(super) fn mroce_xmit_once(
+        s: *mut RawSock,
+        f: *const RawFlow,
+        skb: *mut sk_buff,
+    ) -> c_int;
 
     pub(super) fn mroce_softirq_alloc(
         timer: CallFn,
@@ -116,16 +120,6 @@ extern "C" {
     pub(super) fn mroce_dwork_shutdown(d: *mut RawDwork);
     pub(super) fn mroce_dwork_free(d: *mut RawDwork);
 
-    pub(super) fn mroce_netdev_hold(dev: *mut net_device);
-    pub(super) fn mroce_netdev_put(dev: *mut net_device);
-    pub(super) fn mroce_netdev_ifindex(dev: *const net_device) -> u32;
-    pub(super) fn mroce_netdev_mtu(dev: *const net_device) -> u32;
     pub(super) fn mroce_netdev_net_cookie(dev: *const net_device) -> u64;
-    pub(super) fn mroce_netdev_running(dev: *const net_device) -> c_int;
     pub(super) fn mroce_netdev_speed(dev: *mut net_device) -> u32;
-    pub(super) fn mroce_netdev_name(dev: *const net_device) -> *const c_char;
-
-    pub(super) fn mroce_random(buf: *mut c_void, len: c_uint);
-    pub(super) fn mroce_now_ns() -> u64;
-    pub(super) fn mroce_log_allowed() -> c_int;
 }
