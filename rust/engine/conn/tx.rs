@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+
+//! Output: repairs first, then new packets, stream by stream.
+
+use super::super::api::{Host, PayloadSource, Store, StreamError, Transmit, TxOutcome, WcStatus};
+use super::super::path::{Content, TxSlot};
+use super::super::seq::Psn;
+use super::super::stream::{Piece, Stream};
+use super::super::time::Instant;
+use super::super::wire::{Kind, COMMON_LEN, MAX_DATA_HEADER, MAX_HEADER};
+use super::{Connection, StreamId};
+
+/// Bytes a stream may send in its turn.
+const QUANTUM: i32 = 16 * 1024;
+
+impl<S: Store, H: Host> Connection<S, H> {
+    /// Sends all that the windows allow.
+    pub(super) fn pump(&mut self, now: Instant, host: &mut H) {
+        if !self.hs.established {
+            return;
+        }
+        self.repair_all(now, host);
+        let room = self.max_payload.saturating_add(MAX_DATA_HEADER as u32);
+        while let Some(slot) = self.streams.front() {
+            if self.over_grant(room) {
+                break;
+            }
+            let n = self.active_paths;
+            let paths = PathIter { inner: self.paths.iter_mut().take(n) };
+            let Some(path) = self.spray.pick(paths, room) else { break };
+            let (max, window) = (self.max_payload, self.peer_window);
+            let Some((id, stream)) = self.streams.at(slot) else {
+                self.streams.pop_front();
+                continue;
+            };
+            let Some((content, piece)) = next_piece(stream, now, max, window, host) else {
+                self.streams.pop_front();
+                continue;
+            };
+            let cost = i32::try_from(piece.len).unwrap_or(i32::MAX).saturating_add(64);
+            stream.deficit = stream.deficit.saturating_sub(cost);
+            let over = stream.deficit <= 0;
+            if over {
+                stream.deficit = stream.deficit.saturating_add(QUANTUM).min(QUANTUM);
+            }
+            self.send_new(now, path, id, content, piece, host);
+            if over {
+                self.streams.pop_front();
+                self.streams.activate(id);
+            }
+        }
+        self.note_deadlines();
+    }
+
+    /// Streams that began to wait while pulling have a deadline.
+    fn note_deadlines(&mut self) {
+        if self.scan_at.is_none() {
+            // Cheap: only streams of the active list can have changed; the list's first is enough to
+            // get the scan going, which then looks at all.
+            let heard = self.heard;
+            if let Some(slot) = self.streams.front() {
+                if let Some((_, stream)) = self.streams.at(slot) {
+                    self.scan_at = stream.requester.deadline(heard);
+                }
+            }
+        }
+    }
+
+    /// Whether another packet would exceed what the receiver granted: grant * srtt in flight.
+    fn over_grant(&self, bytes: u32) -> bool {
+        if self.grant_in == 0 {
+            return false;
+        }
+        let mut inflight = 0u64;
+        let mut srtt = 0u64;
+        for path in self.paths.iter().take(self.active_paths) {
+            inflight = inflight.saturating_add(u64::from(path.tx.inflight()));
+            srtt = srtt.max(path.tx.rtt.smoothed().map_or(0, |s| s.as_nanos()));
+        }
+        // KiB/ms * ns = bytes * 1000000/1024.
+        let limit = u64::from(self.grant_in).saturating_mul(srtt.max(20_000)) / 976;
+        inflight > 0 && inflight.saturating_add(u64::from(bytes)) > limit
+    }
+
+    fn repair_all(&mut self, now: Instant, host: &mut H) {
+        let mut left = self.repair;
+        while left != 0 {
+            let id = left.trailing_zeros();
+            left &= left.wrapping_sub(1);
+            let mut bounded = 2 * super::super::path::WINDOW;
+            while bounded > 0 {
+                bounded = bounded.wrapping_sub(1);
+                let Some(path) = self.paths.get_mut(id as usize) else { break };
+                let Some(psn) = path.tx.next_lost() else { break };
+                self.resend(now, id as usize, psn, host);
+            }
+            if let Some(path) = self.paths.get(id as usize) {
+                if !path.tx.has_lost() {
+                    self.repair &= !1u64.wrapping_shl(id);
+                }
+            }
+        }
+    }
+
+    fn send_new(
+        &mut self,
+        now: Instant,
+        id: u8,
+        stream: StreamId,
+        content: Content,
+        piece: Piece,
+        host: &mut H,
+    ) {
+        let slot = TxSlot {
+            content,
+            stream,
+            index: piece.index,
+            offset: piece.offset,
+            len: piece.len,
+            attempt: piece.attempt,
+            ..TxSlot::default()
+        };
+        let Some(path) = self.paths.get_mut(usize::from(id)) else { return };
+        let psn = path.tx.push(slot);
+        self.send_slot(now, usize::from(id), psn, host);
+    }
+
+    /// Sends the packet of `psn` another time.
+    pub(super) fn resend(&mut self, now: Instant, id: usize, psn: Psn, host: &mut H) {
+        self.send_slot(now, id, psn, host);
+    }
+
+    fn send_slot(&mut self, now: Instant, id: usize, psn: Psn, host: &mut H) {
+        let mut common = self.common(Kind::Void, u8::try_from(id).unwrap_or(0), psn.get());
+        let Some(path) = self.paths.get_mut(id) else { return };
+        let Some(slot) = path.tx.slot(psn).copied() else { return };
+        common.flags = path.tx.epoch_bit();
+        common.tx_count = slot.tx_count.wrapping_add(1);
+        let route = path.tx.route;
+        let mut buf = [0u8; MAX_HEADER];
+        let mut payload = PayloadSource::None;
+        let mut len = None;
+        if let Some(stream) = self.streams.get(slot.stream) {
+            len = build(stream, &slot, common, &mut buf, &mut payload);
+        }
+        let content = if len.is_some() { slot.content } else { Content::Void };
+        let n = match len {
+            Some(n) => n,
+            None => common.emit_alone(&mut buf),
+        };
+        let carried = match payload {
+            PayloadSource::None => 0,
+            PayloadSource::Request { len, .. } | PayloadSource::Remote { len, .. } => len,
+        };
+        let bytes = u32::try_from(n).unwrap_or(0).saturating_add(carried);
+        path.tx.on_transmit(now, psn, bytes);
+        if content == Content::Void && slot.content != Content::Void {
+            path.tx.forget(psn);
+        }
+        let outcome = host.transmit(&Transmit {
+            header: buf.get(..n).unwrap_or(&[]),
+            payload,
+            route,
+            path: u8::try_from(id).unwrap_or(0),
+            ect: true,
+        });
+        if outcome == TxOutcome::Fault && content != Content::Void {
+            self.on_fault(now, id, psn, &slot, host);
+        }
+        debug_assert!(n >= COMMON_LEN);
+    }
+
+    /// The memory of a packet cannot be read: the request fails; a response turns into an error.
+    fn on_fault(&mut self, now: Instant, id: usize, psn: Psn, slot: &TxSlot, host: &mut H) {
+        self.repair |= 1u64.wrapping_shl(u32::try_from(id).unwrap_or(0));
+        let Some(path) = self.paths.get_mut(id) else { return };
+        let Some(stream) = self.streams.get_mut(slot.stream) else { return };
+        match slot.content {
+            Content::Void => {}
+            Content::Request => {
+                path.tx.void(psn);
+                stream.requester.on_unsent(slot.index);
+                stream.requester.fail_local(slot.index, WcStatus::LocProtErr);
+                let error = stream.requester.complete(now, &stream.qp, host);
+                stream.raise(error, host);
+            }
+            Content::Response => {
+                path.tx.again(psn);
+                stream.responder.on_fault(slot.index);
+                if !stream.error_raised {
+                    let error = stream.responder.advance(&stream.qp, host);
+                    stream.raise(error, host);
+                }
+            }
+        }
+        self.streams.activate(slot.stream);
+    }
+}
+
+/// The next piece of a stream: responses first.
+fn next_piece<S: Store, H: Host>(
+    stream: &mut Stream<S, H>,
+    now: Instant,
+    max: u32,
+    window: u32,
+    host: &mut H,
+) -> Option<(Content, Piece)> {
+    if let Some(piece) = stream.responder.next_piece(max) {
+        return Some((Content::Response, piece));
+    }
+    let mut error: Option<StreamError> = None;
+    let piece = stream.requester.next_piece(now, max, window, &stream.qp, host, &mut error);
+    stream.raise(error, host);
+    piece.map(|p| (Content::Request, p))
+}
+
+/// Writes the header of a slot's packet; its length, or `None` if the packet has lost its meaning.
+fn build<'a, S: Store, H: Host>(
+    stream: &'a Stream<S, H>,
+    slot: &TxSlot,
+    common: super::super::wire::Common,
+    buf: &mut [u8],
+    payload: &mut PayloadSource<'a, H::Qp, H::Target>,
+) -> Option<usize> {
+    let mut data;
+    match slot.content {
+        Content::Void => return None,
+        Content::Request => {
+            let (d, req) = stream.requester.describe(slot.index, slot.attempt)?;
+            data = d;
+            data.offset = slot.offset;
+            if slot.len > 0 {
+                *payload = PayloadSource::Request {
+                    qp: &stream.qp,
+                    wqe: req.wqe,
+                    offset: slot.offset,
+                    len: slot.len,
+                };
+            }
+        }
+        Content::Response => {
+            let piece = Piece {
+                index: slot.index,
+                offset: slot.offset,
+                len: slot.len,
+                attempt: slot.attempt,
+            };
+            let packet = stream.responder.describe(&piece)?;
+            data = packet.data;
+            if let (Some(target), true) = (packet.source, slot.len > 0) {
+                *payload = PayloadSource::Remote {
+                    qp: &stream.qp,
+                    target,
+                    offset: slot.offset,
+                    len: slot.len,
+                };
+            }
+        }
+    }
+    data.dst_qpn = stream.remote_qpn;
+    data.src_qpn = stream.local_qpn;
+    Some(data.emit(common, buf))
+}
+
+/// Sending halves of the paths in use.
+struct PathIter<'a, S: Store> {
+    inner: core::iter::Take<core::slice::IterMut<'a, super::Path<S>>>,
+}
+
+impl<'a, S: Store> Iterator for PathIter<'a, S> {
+    type Item = &'a mut super::super::path::TxPath<S>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.inner.next().map(|p| &mut p.tx)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.inner.size_hint()
+    }
+}
+
+impl<S: Store> ExactSizeIterator for PathIter<'_, S> {}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+
+//! Round-trip time of a path: RFC 6298 in nanoseconds, plus the smallest seen.
+
+use super::time::{Instant, Span};
+
+/// Before any sample the probe time-out is this.
+const INITIAL_PTO: Span = Span::from_millis(10);
+/// A probe never goes out earlier than this: timers and softirqs are not more exact.
+const MIN_PTO: Span = Span::from_micros(500);
+/// The minimum is forgotten after so long.
+const MIN_WINDOW: Span = Span::from_millis(10_000);
+
+/// Estimator.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rtt {
+    srtt: Option<Span>,
+    var: Span,
+    min: Span,
+    min_at: Instant,
+    latest: Span,
+}
+
+impl Rtt {
+    /// Takes in one sample.
+    pub fn sample(&mut self, now: Instant, rtt: Span) {
+        let r = rtt.as_nanos().max(1);
+        self.latest = rtt;
+        match self.srtt {
+            None => {
+                self.srtt = Some(Span::from_nanos(r));
+                self.var = Span::from_nanos(r / 2);
+                self.min = rtt;
+                self.min_at = now;
+            }
+            Some(s) => {
+                // RTTVAR = 3/4 RTTVAR + 1/4 |SRTT - R|; SRTT = 7/8 SRTT + 1/8 R
+                let s = s.as_nanos();
+                let v = self.var.as_nanos();
+                let err = s.abs_diff(r);
+                self.var = Span::from_nanos((v - v / 4).saturating_add(err / 4));
+                self.srtt = Some(Span::from_nanos((s - s / 8).saturating_add(r / 8)));
+                if rtt <= self.min || now.since(self.min_at) > MIN_WINDOW {
+                    self.min = rtt;
+                    self.min_at = now;
+                }
+            }
+        }
+    }
+
+    /// Smoothed round-trip time, if known.
+    pub fn smoothed(&self) -> Option<Span> {
+        self.srtt
+    }
+
+    /// Smallest recent round-trip time; zero while unknown.
+    pub fn min(&self) -> Span {
+        self.min
+    }
+
+    /// Whether the round-trip time has risen clearly above the smallest: there is a queue.
+    pub fn has_risen(&self) -> bool {
+        let floor = self.min.as_nanos();
+        let limit = floor.saturating_add(floor / 2).saturating_add(50_000);
+        self.latest.as_nanos() > limit && self.srtt.is_some_and(|s| s.as_nanos() > limit)
+    }
+
+    /// Time without an answer after which to probe.
+    pub fn probe_timeout(&self) -> Span {
+        match self.srtt {
+            None => INITIAL_PTO,
+            Some(s) => s.plus(self.var.times(4)).plus(Span::from_micros(100)).max(MIN_PTO),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn converges_and_rises() {
+        let mut r = Rtt::default();
+        assert_eq!(r.probe_timeout(), INITIAL_PTO);
+        for i in 0..100 {
+            r.sample(Instant::from_nanos(i), Span::from_micros(100));
+        }
+        assert_eq!(r.smoothed().map(|s| s.as_micros()), Some(99));
+        assert!(!r.has_risen());
+        for i in 0..100 {
+            r.sample(Instant::from_nanos(i), Span::from_micros(1000));
+        }
+        assert!(r.has_risen());
+    }
+}
