@@ -23,17 +23,28 @@
 //! Allowed imports (an arrow is "may import"): `engine -> (core)`, `sync ->
 //! ffi`, `net -> ffi sync`, `rdma -> ffi sync`, `abi -> (core)`, `verbs -> rdma
 //! sync abi engine`, `datapath -> verbs net engine sync`, `ctl -> verbs
-//! datapath engine`, and this file -> all. Unsafe code lives in `ffi`, `sync`,
-//! `net` and `rdma` only.
+//! datapath engine sync`, and this file -> all. Unsafe code lives in `ffi`,
+//! `sync`, `net` and `rdma` only.
 
 #![crate_name = "metaroce"]
-#![allow(dead_code)]
 
-pub mod ffi;
-pub mod net;
-pub mod sync;
+pub(crate) mod abi;
+pub(crate) mod ctl;
+pub(crate) mod datapath;
+pub(crate) mod engine;
+pub(crate) mod ffi;
+pub(crate) mod net;
+pub(crate) mod rdma;
+pub(crate) mod sync;
+pub(crate) mod verbs;
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    str::CStr, //
+};
+
+/// The transport below the verbs.
+pub(crate) type BoundTransport = datapath::Datapath;
 
 module! {
     type: Metaroce,
@@ -42,12 +53,96 @@ module! {
     description: "RDMA over lossy Ethernet",
     license: "GPL",
     alias: ["rdma-link-metaroce"],
+    params: {
+        port: u16 {
+            default: 4794,
+            description: "UDP destination port of the protocol, the same on all machines",
+        },
+        paths: u8 {
+            default: 8,
+            description: "Paths of a connection, 4 to 64",
+        },
+    },
 }
 
-struct Metaroce {}
+/// Set-up and teardown. The fields are dropped in order: first no device can be
+/// added any more and all are unregistered, then the network stack stops
+/// calling, then the tables go.
+struct Metaroce {
+    _links: rdma::LinkRegistration<Link>,
+    _netdevs: net::netdev::Registration<NetdevEvents>,
+    _tables: Tables,
+}
+
+/// The module-wide tables and directories.
+struct Tables;
+
+impl Tables {
+    fn new(settings: datapath::Settings) -> Result<Self> {
+        datapath::SHARED.put(datapath::Shared::new(settings)?)?;
+        let this = Self;
+        ctl::debugfs::init()?;
+        Ok(this)
+    }
+}
+
+impl Drop for Tables {
+    fn drop(&mut self) {
+        ctl::debugfs::exit();
+        if let Some(shared) = datapath::SHARED.get() {
+            shared.shutdown();
+        }
+        drop(datapath::SHARED.take());
+    }
+}
+
+/// `rdma link add NAME type metaroce netdev DEV`.
+struct Link;
+
+impl rdma::LinkType for Link {
+    type Driver = verbs::Driver;
+    const TYPE: &'static CStr = c"metaroce";
+
+    fn newlink(name: &CStr, netdev: &sync::NetDev) -> Result {
+        verbs::newlink(name, netdev)?;
+        if let Some(dev) = rdma::Device::<verbs::Driver>::get_by_netdev(netdev) {
+            // Only for looking at; the device works without.
+            let _ = ctl::debugfs::add(dev.name(), dev.data().port());
+        }
+        Ok(())
+    }
+}
+
+/// The RDMA core itself turns link changes into port events.
+struct NetdevEvents;
+
+impl net::netdev::Observer for NetdevEvents {
+    fn netdev_event(netdev: &sync::NetDev, event: net::netdev::Event) {
+        if event == net::netdev::Event::Unregister {
+            if let Some(dev) = rdma::Device::<verbs::Driver>::get_by_netdev(netdev) {
+                dev.unregister_queued();
+            }
+        }
+    }
+}
 
 impl kernel::Module for Metaroce {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Self {})
+        let settings = datapath::Settings {
+            port: *module_parameters::port.value_ref(),
+            paths: *module_parameters::paths.value_ref(),
+        };
+        if settings.port == 0 || !(4..=64).contains(&settings.paths) {
+            pr_err!("parameter out of range: port 1 to 65535, paths 4 to 64\n");
+            return Err(EINVAL);
+        }
+        let tables = Tables::new(settings)?;
+        let netdevs = net::netdev::Registration::new()?;
+        let links = rdma::LinkRegistration::new()?;
+        Ok(Self {
+            _links: links,
+            _netdevs: netdevs,
+            _tables: tables,
+        })
     }
 }

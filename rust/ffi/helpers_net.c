@@ -84,8 +84,7 @@ static int mroce_encap_rcv(struct sock *sk, struct sk_buff *skb)
 	info.net_cookie = sock_net(sk)->net_cookie;
 	__skb_pull(skb, sizeof(struct udphdr));
 	info.len = skb->len;
-	s->rx(skb, s, &info);
-	kfree_skb_reason(skb, SKB_CONSUMED);
+	s->rx(skb, s, &info);	/* takes the skb */
 	return 0;
 }
 
@@ -305,18 +304,18 @@ unsigned int mroce_skb_len(const struct sk_buff *skb)
 	return skb->len;
 }
 
-/*
- * The linear start of the packet: at least min(@want, length) bytes, unless
- * memory is short; *@have says how many there are.
- */
-const void *mroce_skb_head(struct sk_buff *skb, unsigned int want,
-			   unsigned int *have)
+void mroce_skb_consume(struct sk_buff *skb)
 {
-	if (!pskb_may_pull(skb, min(want, skb->len)))
-		*have = 0;
-	else
-		*have = skb_headlen(skb);
-	return skb->data;
+	consume_skb(skb);
+}
+
+/* Copies bytes from @offset. Returns 0, or an errno if there are not so many. */
+int mroce_skb_read(const struct sk_buff *skb, unsigned int offset, void *to,
+		   unsigned int len)
+{
+	if (offset > INT_MAX || len > INT_MAX)
+		return -EINVAL;
+	return skb_copy_bits(skb, offset, to, len);
 }
 
 /*

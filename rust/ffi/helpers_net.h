@@ -48,6 +48,7 @@ struct mroce_flow {
 	u8	tos;		/* DSCP and ECN bits */
 };
 
+/* Takes @skb. */
 typedef void (*mroce_rx_fn)(struct sk_buff *skb, struct mroce_sock *s,
 			    const struct mroce_rx_info *info);
 typedef void (*mroce_call_fn)(void *ctx);
@@ -67,8 +68,9 @@ struct sk_buff *mroce_skb_alloc(unsigned int len);
 void *mroce_skb_put(struct sk_buff *skb, unsigned int len);
 void mroce_skb_free(struct sk_buff *skb);
 unsigned int mroce_skb_len(const struct sk_buff *skb);
-const void *mroce_skb_head(struct sk_buff *skb, unsigned int want,
-			   unsigned int *have);
+void mroce_skb_consume(struct sk_buff *skb);
+int mroce_skb_read(const struct sk_buff *skb, unsigned int offset, void *to,
+		   unsigned int len);
 int mroce_skb_walk(struct sk_buff *skb, unsigned int offset, unsigned int len,
 		   int (*fn)(void *ctx, const void *bytes, unsigned int len),
 		   void *ctx);

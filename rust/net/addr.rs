@@ -18,10 +18,18 @@ impl IpAddr {
         self.0.starts_with(&V4_PREFIX)
     }
 
-    /// The address as two words, for hashing.
-    pub(crate) fn words(&self) -> (u64, u64) {
-        let all = u128::from_be_bytes(self.0);
-        ((all >> 64) as u64, all as u64)
+    /// Whether the address means something only together with an interface
+    /// (fe80::/10, RFC 4291 section 2.5.6).
+    pub(crate) fn is_link_local(&self) -> bool {
+        let [a, b, ..] = self.0;
+        a == 0xfe && b & 0xc0 == 0x80
+    }
+}
+
+// The kernel's `pr_*!` have their own traits, `write!` has those of `core`.
+impl kernel::fmt::Display for IpAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

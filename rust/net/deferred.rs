@@ -140,6 +140,13 @@ impl<C: DelayedCall> Delayed<C> {
         Ok(Self(NonNull::new(raw).ok_or(ENOMEM)?, PhantomData))
     }
 
+    /// Ends all calls, also those asked for later, and waits for a running one.
+    /// Not from the call itself; may sleep.
+    pub(crate) fn shutdown(&self) {
+        // SAFETY: valid by the type's invariant.
+        unsafe { sys::mroce_dwork_shutdown(self.0.as_ptr()) };
+    }
+
     /// Runs the call `ms` milliseconds from now, unless it is queued already.
     pub(crate) fn queue(&self, ms: u32) {
         // SAFETY: valid by the type's invariant.
@@ -149,8 +156,7 @@ impl<C: DelayedCall> Delayed<C> {
 
 impl<C: DelayedCall> Drop for Delayed<C> {
     fn drop(&mut self) {
-        // SAFETY: valid by the type's invariant.
-        unsafe { sys::mroce_dwork_shutdown(self.0.as_ptr()) };
+        self.shutdown();
         // SAFETY: owned, and not in use after the shutdown.
         unsafe { sys::mroce_dwork_free(self.0.as_ptr()) };
     }

@@ -29,17 +29,6 @@ pub(crate) fn speed(dev: &NetDev) -> Option<u32> {
     }
 }
 
-/// The identity of a network device, for comparison only.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NetdevId(usize);
-
-impl NetdevId {
-    /// The identity of `dev`.
-    pub(crate) fn of(dev: &NetDev) -> Self {
-        Self(dev.as_ptr() as usize)
-    }
-}
-
 /// The events of the netdevice notifier chain that matter here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
@@ -66,9 +55,12 @@ const NETDEV_CHANGEMTU: c_ulong = 7;
 /// process context.
 pub(crate) trait Observer {
     /// `event` happened to `dev`.
-    fn netdev_event(dev: NetdevId, event: Event);
+    fn netdev_event(dev: &NetDev, event: Event);
 }
 
+/// # Safety
+///
+/// Only for the notifier chain: `dev` is alive for the call.
 unsafe extern "C" fn trampoline<O: Observer>(dev: *mut net_device, event: c_ulong) {
     let event = match event {
         NETDEV_UP => Event::Up,
@@ -78,7 +70,8 @@ unsafe extern "C" fn trampoline<O: Observer>(dev: *mut net_device, event: c_ulon
         NETDEV_UNREGISTER => Event::Unregister,
         _ => return,
     };
-    O::netdev_event(NetdevId(dev as usize), event);
+    // SAFETY: the notifier chain passes a device that is alive for the call.
+    O::netdev_event(unsafe { NetDev::from_raw(dev.cast()) }, event);
 }
 
 /// The module's registration with the network stack: pernet callbacks and the

@@ -4,7 +4,6 @@
 
 use super::sys;
 use core::{
-    marker::PhantomData,
     mem::ManuallyDrop,
     ptr::NonNull,
     slice, //
@@ -75,22 +74,23 @@ impl Drop for TxPacket {
     }
 }
 
-/// A datagram on its way through the receive callback; its bytes begin after
-/// the UDP header.
+/// A received datagram; its bytes begin after the UDP header.
 ///
 /// # Invariants
 ///
-/// The skb is valid and used by nobody else for `'a`.
-pub(crate) struct RxPacket<'a>(NonNull<sk_buff>, PhantomData<&'a sk_buff>);
+/// The pointer is a valid skb of which this is the only owner.
+pub(crate) struct RxPacket(NonNull<sk_buff>);
 
-impl RxPacket<'_> {
+// SAFETY: a packet is not bound to a CPU or a task.
+unsafe impl Send for RxPacket {}
+
+impl RxPacket {
     /// # Safety
     ///
-    /// `skb` is not NULL, valid, and nobody else uses it for the lifetime
-    /// chosen.
-    pub(super) unsafe fn from_raw(skb: *mut sk_buff) -> Self {
-        // SAFETY: not NULL by the caller's promise. INVARIANT: likewise.
-        Self(unsafe { NonNull::new_unchecked(skb) }, PhantomData)
+    /// `skb` is valid, and its only owner gives it away.
+    pub(super) unsafe fn from_raw(skb: NonNull<sk_buff>) -> Self {
+        // INVARIANT: the caller's promise.
+        Self(skb)
     }
 
     /// Length in bytes.
@@ -99,46 +99,24 @@ impl RxPacket<'_> {
         unsafe { sys::mroce_skb_len(self.0.as_ptr()) }
     }
 
-    /// Runs `f` on the packet's linear start, which is at least
-    /// `min(want, len())` bytes long; it is shorter only when memory is.
-    ///
-    /// Takes `&mut self` because pulling moves the linear part.
-    pub(crate) fn pull(&mut self, want: u32) -> Head<'_> {
-        let mut have: c_uint = 0;
-        // SAFETY: valid and ours alone by the type's invariant.
-        let at = unsafe { sys::mroce_skb_head(self.0.as_ptr(), want, &mut have) };
-        let bytes = if have == 0 {
-            &[]
-        } else {
-            // SAFETY: `skb_headlen()` bytes at `skb->data` are initialised; the
-            // borrow of `self` keeps others from pulling again.
-            unsafe { slice::from_raw_parts(at.cast::<u8>(), have as usize) }
+    /// Copies the packet's first bytes, as many as there are and fit.
+    pub(crate) fn read_start<'b>(&self, to: &'b mut [u8]) -> &'b [u8] {
+        let n = usize::try_from(self.len()).unwrap_or(0).min(to.len());
+        let Some(to) = to.get_mut(..n) else {
+            return &[];
         };
-        Head {
-            bytes,
-            body: Body(self.0, PhantomData),
+        let Ok(len) = c_uint::try_from(n) else {
+            return &[];
+        };
+        // SAFETY: valid by the type's invariant; `to` has `len` bytes.
+        let ret = unsafe { sys::mroce_skb_read(self.0.as_ptr(), 0, to.as_mut_ptr().cast(), len) };
+        if ret == 0 {
+            to
+        } else {
+            &[]
         }
     }
-}
 
-/// A packet whose start has been made linear: that start, and the whole.
-#[derive(Clone, Copy)]
-pub(crate) struct Head<'p> {
-    /// The linear start.
-    pub(crate) bytes: &'p [u8],
-    /// Access to all bytes.
-    pub(crate) body: Body<'p>,
-}
-
-/// Read access to all bytes of a received packet, linear or not.
-///
-/// # Invariants
-///
-/// The skb is valid, and not changed for `'p`.
-#[derive(Clone, Copy)]
-pub(crate) struct Body<'p>(NonNull<sk_buff>, PhantomData<&'p sk_buff>);
-
-impl Body<'_> {
     /// Calls `f` with the contiguous pieces of bytes `offset..offset + len` in
     /// order, until one returns an error. `EINVAL` if the packet is shorter.
     pub(crate) fn for_each_piece<F>(&self, offset: u32, len: u32, mut f: F) -> Result
@@ -174,5 +152,12 @@ where
     match f(bytes) {
         Ok(()) => 0,
         Err(e) => e.to_errno(),
+    }
+}
+
+impl Drop for RxPacket {
+    fn drop(&mut self) {
+        // SAFETY: the only owner by the type's invariant.
+        unsafe { sys::mroce_skb_consume(self.0.as_ptr()) };
     }
 }

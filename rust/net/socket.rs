@@ -63,7 +63,7 @@ pub(crate) struct RxInfo {
 /// Who gets the datagrams of a listening socket.
 pub(crate) trait Receiver {
     /// One datagram, UDP checksum verified. Softirq, RCU read section.
-    fn receive(packet: RxPacket<'_>, info: &RxInfo, from: Listener<'_>);
+    fn receive(packet: RxPacket, info: &RxInfo, from: Listener<'_>);
 }
 
 /// The socket that a datagram came through, to answer without a connection.
@@ -94,8 +94,11 @@ unsafe extern "C" fn trampoline<R: Receiver>(
 ) {
     // SAFETY: `mroce_encap_rcv()` passes a pointer to its own filled variable.
     let raw = unsafe { &*info };
-    // SAFETY: the skb is ours alone until the callback returns; its data starts
-    // after the UDP header.
+    let Some(skb) = NonNull::new(skb) else {
+        return;
+    };
+    // SAFETY: the callback is given the skb, whose data starts after the UDP
+    // header.
     let packet = unsafe { RxPacket::from_raw(skb) };
     let info = RxInfo {
         src: IpAddr(raw.src),

@@ -75,11 +75,13 @@ extern "C" {
     pub(super) fn mroce_skb_put(skb: *mut sk_buff, len: c_uint) -> *mut c_void;
     pub(super) fn mroce_skb_free(skb: *mut sk_buff);
     pub(super) fn mroce_skb_len(skb: *const sk_buff) -> c_uint;
-    pub(super) fn mroce_skb_head(
-        skb: *mut sk_buff,
-        want: c_uint,
-        have: *mut c_uint,
-    ) -> *const c_void;
+    pub(super) fn mroce_skb_consume(skb: *mut sk_buff);
+    pub(super) fn mroce_skb_read(
+        skb: *const sk_buff,
+        offset: c_uint,
+        to: *mut c_void,
+        len: c_uint,
+    ) -> c_int;
     pub(super) fn mroce_skb_walk(
         skb: *mut sk_buff,
         offset: c_uint,

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Between the engine and the machine: connections with their lock and timer,
+//! packets in and out, payload to and from pinned memory.
+//!
+//! ```text
+//!   doorbell (process)          UDP receive (softirq)        soft hrtimer
+//!        |                            |                           |
+//!        |                    rx: peek, find Conn                 |
+//!        v                            v                           v
+//!   +--------------------- Conn.lock (BH spinlock) ----------------------+
+//!   |  engine::Connection  <---- calls ---->  Host: verbs::Qp, skb, Route |
+//!   +--------------------------------------------------------------------+
+//! ```
+//!
+//! Everything a connection does happens under its lock, transmission too, so
+//! that the packets of a path leave in sequence order. Nothing recurses: what
+//! the stack delivers to this machine arrives from its own softirq later.
+//!
+//! After a burst of received packets the connection is called once more, from
+//! a BH work item, to acknowledge and to send ([`conn::Conn`]).
+//!
+//! Locks, outermost first: `Port.state` (mutex) -> `Conn.live` -> the locks of
+//! `verbs`. The tables of [`shared::Shared`] are leaves.
+
+pub(crate) mod conn;
+mod host;
+pub(crate) mod port;
+mod rx;
+pub(crate) mod shared;
+mod store;
+pub(crate) mod transport;
+
+pub(crate) use shared::{
+    Settings,
+    Shared,
+    SHARED, //
+};
+
+/// The datapath as `verbs` sees it: implements [`crate::verbs::Transport`].
+pub(crate) struct Datapath;

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The datapath's part of a device: its sockets and its connections.
+
+use super::{
+    conn::{
+        Conn,
+        Engine, //
+    },
+    host::ConnHost,
+    rx::Rx,
+    shared::{
+        PeerKey,
+        Shared, //
+    },
+};
+use crate::{
+    engine::{
+        wire::MAX_DATA_HEADER,
+        Config,
+        LocalParams,
+        StreamTable, //
+    },
+    net::{
+        addr::{
+            Flow,
+            IpAddr, //
+        },
+        netdev,
+        socket::{
+            Family,
+            Socket, //
+        },
+    },
+    sync::{
+        random_u64,
+        Counter,
+        NetDev, //
+    },
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc,
+        Mutex, //
+    },
+};
+
+/// Source ports beyond one per path, so that a path can leave a bad route.
+const SPARE_PORTS: u8 = 8;
+/// Streams a new connection has room for; the table grows.
+const FIRST_STREAMS: usize = 4;
+/// Bytes of an IPv4 header without options, and of an IPv6 header.
+const IPV4_HEADER: u32 = 20;
+const IPV6_HEADER: u32 = 40;
+const UDP_HEADER: u32 = 8;
+/// The least payload worth a packet; a smaller MTU is refused.
+const MIN_PAYLOAD: u32 = 256;
+
+/// Packets and events of a device.
+#[derive(Default)]
+pub(crate) struct PortCounters {
+    /// Packets handed to the network.
+    pub(crate) sent: Counter,
+    /// Packets lost before they reached the network (memory, no route).
+    pub(crate) send_dropped: Counter,
+    /// Packets not sent because local memory could not be read.
+    pub(crate) send_faults: Counter,
+    /// Handshakes completed.
+    pub(crate) established: Counter,
+    /// Peers that turned out to have been restarted.
+    pub(crate) peer_restarts: Counter,
+    /// Paths that changed their route.
+    pub(crate) path_moves: Counter,
+    /// Times nothing was heard from a peer for long.
+    pub(crate) silences: Counter,
+}
+
+/// The sockets of one family.
+struct FamilySockets {
+    /// Shared with the other devices of the namespace.
+    _listener: Socket,
+    sources: KVec<Socket>,
+}
+
+impl FamilySockets {
+    fn open(dev: &NetDev, family: Family, port: u16, n: u8) -> Result<Self> {
+        let listener = Socket::listen::<Rx>(dev, family, port)?;
+        let mut sources = KVec::with_capacity(usize::from(n), GFP_KERNEL)?;
+        for _ in 0..n {
+            sources.push(Socket::source(dev, family)?, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            _listener: listener,
+            sources,
+        })
+    }
+}
+
+/// The sockets of a device. The last reference must be dropped in process
+/// context: only [`Port`] and the living connections hold any.
+pub(super) struct Sockets {
+    v4: FamilySockets,
+    /// Absent where IPv6 is disabled.
+    v6: Option<FamilySockets>,
+    /// Keeps the namespace until the cached routes are gone: those of IPv6 use
+    /// memory of the namespace.
+    _dev: ARef<NetDev>,
+}
+
+impl Sockets {
+    fn open(dev: &NetDev, port: u16, n: u8) -> Result<Self> {
+        let v4 = FamilySockets::open(dev, Family::V4, port, n)?;
+        let v6 = match FamilySockets::open(dev, Family::V6, port, n) {
+            Ok(sockets) => Some(sockets),
+            Err(e) if e == EAFNOSUPPORT => None,
+            Err(e) => return Err(e),
+        };
+        Ok(Self {
+            v4,
+            v6,
+            _dev: dev.into(),
+        })
+    }
+
+    /// The source sockets of a family, by slot.
+    pub(super) fn sources(&self, family: Family) -> Option<&[Socket]> {
+        match family {
+            Family::V4 => Some(&self.v4.sources),
+            Family::V6 => self.v6.as_ref().map(|s| &*s.sources),
+        }
+    }
+}
+
+struct PortState {
+    /// `None` once the port is closed.
+    sockets: Option<Arc<Sockets>>,
+    conns: KVec<Arc<Conn>>,
+    /// Dropped when the port is closed.
+    kept: Option<KBox<dyn Send>>,
+}
+
+/// The datapath's part of a device.
+#[pin_data]
+pub(crate) struct Port {
+    net_cookie: u64,
+    ifindex: u32,
+    /// Drawn when the device came up: how a peer notices a restart.
+    epoch: u64,
+    source_ports: u8,
+    pub(crate) counters: Arc<PortCounters>,
+    /// Serialises creation, use and end of the connections in process context.
+    #[pin]
+    state: Mutex<PortState>,
+}
+
+impl Port {
+    /// Opens the sockets for a device on `dev`. May sleep.
+    pub(super) fn open(shared: &Shared, dev: &NetDev) -> Result<Arc<Self>> {
+        let source_ports = shared.settings.paths.saturating_add(SPARE_PORTS);
+        let sockets = Sockets::open(dev, shared.settings.port, source_ports)?;
+        let sockets = Arc::new(sockets, GFP_KERNEL)?;
+        let counters = Arc::new(PortCounters::default(), GFP_KERNEL)?;
+        let port = Arc::pin_init(
+            pin_init!(Self {
+                net_cookie: netdev::net_cookie(dev),
+                ifindex: dev.ifindex(),
+                epoch: random_u64(),
+                source_ports,
+                counters,
+                state <- new_mutex!(
+                    PortState {
+                        sockets: Some(sockets),
+                        conns: KVec::new(),
+                        kept: None,
+                    },
+                    "metaroce port"
+                ),
+            }),
+            GFP_KERNEL,
+        )?;
+        shared.add_port(port.clone())?;
+        Ok(port)
+    }
+
+    /// Ends all connections and closes the sockets. Harmless when repeated.
+    pub(super) fn close(&self, shared: &Shared) {
+        shared.remove_port(self);
+        let (sockets, conns, kept) = {
+            let mut state = self.state.lock();
+            (
+                state.sockets.take(),
+                core::mem::take(&mut state.conns),
+                state.kept.take(),
+            )
+        };
+        drop(kept);
+        for conn in conns {
+            shared.remove(&conn);
+            conn.close();
+        }
+        drop(sockets);
+    }
+
+    /// Keeps `object` until the port is closed: it may refer to the port.
+    pub(crate) fn keep(&self, object: KBox<dyn Send>) {
+        let mut state = self.state.lock();
+        let old = if state.sockets.is_some() {
+            state.kept.replace(object)
+        } else {
+            Some(object)
+        };
+        drop(state);
+        drop(old);
+    }
+
+    /// Runs `f` on the connection to a peer, which is made if there is none.
+    /// The connection does not go away while `f` runs; process context.
+    pub(super) fn with_conn<R>(
+        &self,
+        shared: &Shared,
+        local: IpAddr,
+        remote: IpAddr,
+        tos: u8,
+        dev_mtu: u32,
+        f: impl FnOnce(&Arc<Conn>) -> Result<R>,
+    ) -> Result<R> {
+        let key = PeerKey {
+            net_cookie: self.net_cookie,
+            local,
+            remote,
+        };
+        let mut state = self.state.lock();
+        let sockets = state.sockets.clone().ok_or(ENODEV)?;
+        let found = state.conns.iter().find(|c| *c.key() == key).cloned();
+        let conn = match found {
+            Some(conn) => conn,
+            None => {
+                state.conns.reserve(1, GFP_KERNEL)?;
+                let conn = self.connect(shared, sockets, key, tos, dev_mtu)?;
+                if state.conns.push(conn.clone(), GFP_KERNEL).is_err() {
+                    shared.remove(&conn);
+                    conn.close();
+                    return Err(ENOMEM);
+                }
+                conn
+            }
+        };
+        conn.set_idle(false);
+        let result = f(&conn);
+        if conn.summary().is_none_or(|(_, streams)| streams == 0) {
+            conn.set_idle(true);
+            shared.reap_later();
+        }
+        result
+    }
+
+    /// After a stream has left `conn`.
+    pub(super) fn stream_left(&self, shared: &Shared, conn: &Conn) {
+        let _state = self.state.lock();
+        if conn.summary().is_some_and(|(_, streams)| streams == 0) {
+            conn.set_idle(true);
+            shared.reap_later();
+        }
+    }
+
+    fn connect(
+        &self,
+        shared: &Shared,
+        sockets: Arc<Sockets>,
+        key: PeerKey,
+        tos: u8,
+        dev_mtu: u32,
+    ) -> Result<Arc<Conn>> {
+        let oif = if key.remote == key.local {
+            0
+        } else {
+            self.ifindex
+        };
+        let flow = Flow {
+            src: key.local,
+            dst: key.remote,
+            oif,
+            dport: shared.settings.port,
+            tos,
+        };
+        let mut host = ConnHost::new(sockets, flow, self.counters.clone())?;
+        let ip_header = if key.remote.is_v4() {
+            IPV4_HEADER
+        } else {
+            IPV6_HEADER
+        };
+        let max_payload = host
+            .mtu()?
+            .min(dev_mtu)
+            .saturating_sub(ip_header)
+            .saturating_sub(UDP_HEADER)
+            .saturating_sub(MAX_DATA_HEADER as u32);
+        if max_payload < MIN_PAYLOAD {
+            return Err(EMSGSIZE);
+        }
+        let config = Config {
+            paths: shared.settings.paths,
+            planes: 1,
+            ports_per_plane: self.source_ports,
+            max_payload: u16::try_from(max_payload).unwrap_or(u16::MAX),
+            ..Config::default()
+        };
+        let (id, conn) = shared
+            .conns
+            .insert_random(u32::MAX, GFP_KERNEL, |id| Conn::new(id, key))?;
+        let start = || {
+            let local = LocalParams {
+                conn_id: id,
+                epoch: self.epoch,
+                seed: random_u64(),
+            };
+            let engine = Engine::new(&config, local, StreamTable::new(FIRST_STREAMS)?)?;
+            shared.insert_peer(key, conn.clone())?;
+            conn.start(engine, host)
+        };
+        if let Err(e) = start() {
+            shared.remove(&conn);
+            conn.close();
+            return Err(e);
+        }
+        Ok(conn)
+    }
+
+    /// Closes connections that have been idle for long; returns whether others
+    /// are idle but have to wait. Process context.
+    pub(super) fn reap(&self, shared: &Shared, now_ns: u64) -> bool {
+        let mut state = self.state.lock();
+        let mut again = false;
+        while let Some(i) = state
+            .conns
+            .iter()
+            .position(|c| c.idle(now_ns) == Some(true))
+        {
+            let Ok(conn) = state.conns.remove(i) else {
+                break;
+            };
+            shared.remove(&conn);
+            conn.close();
+        }
+        for conn in state.conns.iter() {
+            again |= conn.idle(now_ns).is_some();
+        }
+        again
+    }
+
+    /// Calls `f` with each connection. Process context.
+    pub(crate) fn for_each_conn(&self, mut f: impl FnMut(&Conn)) {
+        for conn in self.state.lock().conns.iter() {
+            f(conn);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What all devices of the module share: settings and the tables by which a
+//! received packet finds its connection.
+
+use super::{
+    conn::Conn,
+    port::Port, //
+};
+use crate::{
+    net::{
+        addr::IpAddr,
+        deferred::{
+            Delayed,
+            DelayedCall, //
+        },
+    },
+    new_spinlock_bh,
+    sync::{
+        ktime_now_ns,
+        Counter,
+        KeyTable,
+        Slot,
+        SpinLockBh, //
+    },
+};
+use core::cmp::Ordering;
+use kernel::{
+    new_mutex,
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNodeReservation, //
+    },
+    sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
+        Arc,
+        Mutex, //
+    },
+};
+
+/// Set while the module is loaded.
+pub(crate) static SHARED: Slot<Shared> = Slot::new();
+
+/// Module parameters, checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Settings {
+    /// UDP destination port of the protocol, not 0.
+    pub(crate) port: u16,
+    /// Paths of a new connection, 4..=64.
+    pub(crate) paths: u8,
+}
+
+/// Between which two addresses, in which namespace, a connection runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PeerKey {
+    /// Namespace ([`crate::net::netdev::net_cookie`]).
+    pub(crate) net_cookie: u64,
+    /// Our address.
+    pub(crate) local: IpAddr,
+    /// The peer's address.
+    pub(crate) remote: IpAddr,
+}
+
+impl Ord for PeerKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.net_cookie
+            .cmp(&other.net_cookie)
+            .then_with(|| self.remote.0.cmp(&other.remote.0))
+            .then_with(|| self.local.0.cmp(&other.local.0))
+    }
+}
+
+impl PartialOrd for PeerKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Datagrams that reached no connection. Counted for the module, because no
+/// device can be named.
+#[derive(Default)]
+pub(crate) struct StrayCounters {
+    /// Not a packet of this protocol.
+    pub(crate) malformed: Counter,
+    /// For a connection that does not exist.
+    pub(crate) unknown: Counter,
+    /// RESETs sent.
+    pub(crate) resets: Counter,
+}
+
+/// At most this many RESETs are sent in a second, whoever provokes them.
+const RESETS_PER_SECOND: u32 = 100;
+const NS_PER_SECOND: u64 = 1_000_000_000;
+/// How often idle connections are looked for.
+const REAP_INTERVAL_MS: u32 = 1_000;
+
+/// See the module's description.
+#[pin_data]
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    /// By our connection id.
+    #[pin]
+    pub(crate) conns: KeyTable<Conn>,
+    /// By addresses, for handshakes.
+    #[pin]
+    peers: SpinLockBh<RBTree<PeerKey, Arc<Conn>>>,
+    /// All ports, for the reaper and network device events.
+    #[pin]
+    ports: Mutex<KVec<Arc<Port>>>,
+    pub(crate) strays: StrayCounters,
+    reset_second: Atomic<u64>,
+    reset_count: Atomic<u32>,
+    reaper: Delayed<Reaper>,
+}
+
+impl Shared {
+    /// Empty tables.
+    pub(crate) fn new(settings: Settings) -> Result<Arc<Self>> {
+        let reaper = Delayed::new()?;
+        Arc::pin_init(
+            pin_init!(Self {
+                settings,
+                conns <- KeyTable::new(c"metaroce conns"),
+                peers <- new_spinlock_bh!(RBTree::new(), "metaroce peers"),
+                ports <- new_mutex!(KVec::new(), "metaroce ports"),
+                strays: StrayCounters::default(),
+                reset_second: Atomic::new(0),
+                reset_count: Atomic::new(0),
+                reaper,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Registers `conn` for handshakes. `EEXIST` if the key is taken.
+    pub(crate) fn insert_peer(&self, key: PeerKey, conn: Arc<Conn>) -> Result {
+        let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let mut peers = self.peers.lock();
+        if peers.get(&key).is_some() {
+            return Err(EEXIST);
+        }
+        peers.insert(node.into_node(key, conn));
+        Ok(())
+    }
+
+    /// The connection between two addresses.
+    pub(crate) fn peer(&self, key: &PeerKey) -> Option<Arc<Conn>> {
+        self.peers.lock().get(key).cloned()
+    }
+
+    /// Takes `conn` out of both tables.
+    pub(crate) fn remove(&self, conn: &Conn) {
+        let by_id = self.conns.remove(conn.id());
+        let mut peers = self.peers.lock();
+        // Only if the entry is this very connection's.
+        let ours = peers
+            .get(conn.key())
+            .is_some_and(|c| c.id() == conn.id());
+        let node = ours.then(|| peers.remove_node(conn.key())).flatten();
+        drop(peers);
+        drop(node);
+        drop(by_id);
+    }
+
+    /// Whether one more RESET may be sent now.
+    pub(crate) fn may_reset(&self) -> bool {
+        let second = ktime_now_ns() / NS_PER_SECOND;
+        if self.reset_second.load(Relaxed) != second {
+            // Two CPUs may both start a second; the budget is only a budget.
+            self.reset_second.store(second, Relaxed);
+            self.reset_count.store(0, Relaxed);
+        }
+        self.reset_count.fetch_add(1, Relaxed) < RESETS_PER_SECOND
+    }
+
+    /// Adds a port.
+    pub(crate) fn add_port(&self, port: Arc<Port>) -> Result {
+        self.ports.lock().push(port, GFP_KERNEL)?;
+        Ok(())
+    }
+
+    /// Removes a port.
+    pub(crate) fn remove_port(&self, port: &Port) {
+        self.ports
+            .lock()
+            .retain(|p| !core::ptr::eq::<Port>(&**p, port));
+    }
+
+    /// Looks for idle connections soon.
+    pub(crate) fn reap_later(&self) {
+        self.reaper.queue(REAP_INTERVAL_MS);
+    }
+
+    /// Stops the reaper; part of unloading.
+    pub(crate) fn shutdown(&self) {
+        self.reaper.shutdown();
+    }
+}
+
+/// Closes connections that have had no stream for a while.
+struct Reaper;
+
+impl DelayedCall for Reaper {
+    fn run() -> Option<u32> {
+        let shared = SHARED.get()?;
+        let now = ktime_now_ns();
+        let mut again = false;
+        for port in shared.ports.lock().iter() {
+            again |= port.reap(&shared, now);
+        }
+        again.then_some(REAP_INTERVAL_MS)
+    }
+}
