@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The verbs: protection domains, memory regions, completion queues, queue pairs.
+//!
+//! Rules of the InfiniBand specification live here: states, rights, bounds, what completes how and
+//! in which order. How messages travel does not: a QP reaches the data path through [`Transport`],
+//! and the data path reaches the QP through the methods in [`qp`] that are marked "softirq".
+//!
+//! # Locks
+//!
+//! `Qp::attrs` (mutex, process) -> the connection's lock (data path) -> `Qp::sq` | `Qp::rq` ->
+//! `Cq::inner`; tables of keys are leaves. Completion handlers and event handlers of the core are
+//! called without any of the queue locks.
+#![deny(unsafe_code)]
+
+mod cq;
+pub(crate) mod dev;
+mod limits;
+mod mr;
+mod pd;
+pub(crate) mod qp;
+mod qp_modify;
+mod recv_queue;
+mod ring;
+mod send_queue;
+mod sge;
+mod transport;
+
+pub use cq::{Cq, CqObject};
+pub use dev::{newlink, Device, DeviceData, Driver};
+pub use mr::{Access, Mr, MrObject};
+pub use pd::{PdObject, UcontextObject};
+pub use qp::{Qp, Target};
+pub use qp_modify::QpObject;
+pub use send_queue::Segment;
+pub use transport::{AddressVector, Transport};

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The device: limits, port state, tables.
+
+use super::{
+    limits,
+    mr::{Mr, MrObject},
+    pd::{PdObject, UcontextObject},
+    qp::Qp,
+    CqObject, QpObject, Transport,
+};
+use crate::{
+    abi,
+    rdma::{
+        self, access, port_cap, DeviceAttr, DeviceHandle, Mtu, NewDevice, PhysState, PortAttr,
+        PortEvent, PortImmutable, PortState,
+    },
+    sync::{KeyTable, NetDev},
+    BoundTransport,
+};
+use kernel::{
+    prelude::*,
+    str::CStr,
+    sync::{aref::ARef, Arc},
+};
+
+type Port = <BoundTransport as Transport>::Port;
+
+/// A device as its objects hold it.
+#[pin_data]
+pub struct Device {
+    handle: Arc<DeviceHandle>,
+    guid: [u8; 8],
+    /// Its going away unregisters the device, which gives the reference back.
+    netdev: ARef<NetDev>,
+    port: Arc<Port>,
+    /// By key; a region's lkey and rkey are the same random number.
+    #[pin]
+    pub(super) mrs: KeyTable<Mr>,
+    /// By number.
+    #[pin]
+    pub(super) qps: KeyTable<Qp>,
+}
+
+impl Device {
+    /// The transport's part.
+    pub fn port(&self) -> &Arc<Port> {
+        &self.port
+    }
+
+    /// The network device.
+    pub fn netdev(&self) -> &NetDev {
+        &self.netdev
+    }
+
+    /// Node GUID in network order.
+    pub fn guid(&self) -> [u8; 8] {
+        self.guid
+    }
+
+    /// A QP by its number. Any context.
+    pub fn qp(&self, qpn: u32) -> Option<Arc<Qp>> {
+        self.qps.get(qpn)
+    }
+
+    /// Calls `f` for each QP, under a table lock.
+    pub fn for_each_qp(&self, mut f: impl FnMut(&Arc<Qp>)) {
+        self.qps.for_each(|_, qp| f(qp));
+    }
+
+    /// Number of registered memory regions.
+    pub fn mr_count(&self) -> usize {
+        self.mrs.len()
+    }
+
+    /// A region by its key. Any context.
+    pub(super) fn mr(&self, key: u32) -> Option<Arc<Mr>> {
+        self.mrs.get(key)
+    }
+
+    /// The port became usable or unusable. Any context.
+    pub fn port_changed(&self, active: bool) {
+        let event = if active {
+            PortEvent::Active
+        } else {
+            PortEvent::Error
+        };
+        self.handle.event(event, 1);
+    }
+}
+
+/// The core's device.
+pub struct DeviceData {
+    dev: Arc<Device>,
+}
+
+impl DeviceData {
+    /// Brings the device on `netdev` up.
+    pub fn new(new: &NewDevice<'_, Driver>, netdev: &NetDev) -> Result<Self> {
+        let port = BoundTransport::open(netdev, new.guid())?;
+        let for_device = port.clone();
+        let dev = Arc::pin_init(
+            pin_init!(Device {
+                handle: new.handle().clone(),
+                guid: new.guid(),
+                netdev: netdev.into(),
+                port: for_device,
+                mrs <- KeyTable::new(c"metaroce mrs"),
+                qps <- KeyTable::new(c"metaroce qps"),
+            }),
+            GFP_KERNEL,
+        );
+        match dev {
+            Ok(dev) => Ok(Self { dev }),
+            Err(e) => {
+                BoundTransport::close(&port);
+                Err(e)
+            }
+        }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.dev
+    }
+
+    /// The transport's part.
+    pub fn port(&self) -> &Arc<Port> {
+        &self.dev.port
+    }
+}
+
+impl Drop for DeviceData {
+    fn drop(&mut self) {
+        BoundTransport::close(&self.dev.port);
+    }
+}
+
+/// Our part of a core device.
+pub fn device_of(rdev: &rdma::Device<Driver>) -> &Arc<Device> {
+    &rdev.data().dev
+}
+
+/// Adds a device called `name` on `netdev`. Process context.
+pub fn newlink(name: &CStr, netdev: &NetDev) -> Result {
+    if rdma::Device::<Driver>::get_by_netdev(netdev).is_some() {
+        return Err(EEXIST);
+    }
+    rdma::Device::<Driver>::register(name, netdev, |new| DeviceData::new(new, netdev))
+}
+
+/// The default partition, full member (IB specification 10.9.1.2); there is no other.
+const DEFAULT_PKEY: u16 = 0xffff;
+
+/// Our set of objects, for the seam to the core.
+pub struct Driver;
+
+#[vtable]
+impl rdma::Driver for Driver {
+    const DRIVER_ID: u32 = abi::DRIVER_ID;
+    const ABI_VERSION: u32 = abi::ABI_VERSION;
+    const NODE_DESC: &'static CStr = c"metaroce";
+
+    type Data = DeviceData;
+    type Ucontext = UcontextObject;
+    type Pd = PdObject;
+    type Cq = CqObject;
+    type Qp = QpObject;
+    type Mr = MrObject;
+    type Srq = rdma::Unsupported;
+    type Ah = rdma::Unsupported;
+
+    fn query_device(dev: &rdma::Device<Self>) -> Result<DeviceAttr> {
+        let rd_atomic = u32::from(limits::MAX_RD_ATOMIC);
+        Ok(DeviceAttr {
+            fw_ver: 1 << 32,
+            sys_image_guid: device_of(dev).guid,
+            // A locally administered value: no vendor stands behind it.
+            vendor_id: 0x00ff_ffff,
+            hw_ver: 1,
+            max_mr_size: limits::MAX_MR_SIZE,
+            // Any power of two from 4 KiB: regions are lists of pages.
+            page_size_cap: !0xfff,
+            max_qp: limits::MAX_QP,
+            max_qp_wr: limits::MAX_QP_WR,
+            max_send_sge: limits::MAX_SGE,
+            max_recv_sge: limits::MAX_SGE,
+            max_sge_rd: limits::MAX_SGE,
+            max_cq: limits::MAX_CQ,
+            max_cqe: limits::MAX_CQE,
+            max_mr: limits::MAX_MR,
+            max_pd: limits::MAX_PD,
+            max_qp_rd_atom: rd_atomic,
+            max_qp_init_rd_atom: rd_atomic,
+            max_res_rd_atom: limits::MAX_QP.saturating_mul(rd_atomic),
+            // Atomic with respect to the CPUs too: they are CPU instructions on the page.
+            atomic_cap: rdma::AtomicCap::Global,
+            max_pkeys: 1,
+            local_ca_ack_delay: 15,
+            ..DeviceAttr::default()
+        })
+    }
+
+    fn query_port(dev: &rdma::Device<Self>, port: u32) -> Result<PortAttr> {
+        if port != 1 {
+            return Err(EINVAL);
+        }
+        let netdev = dev.netdev(1);
+        let mtu = netdev.as_ref().map_or(0, |nd| nd.mtu());
+        let (state, phys_state) = match netdev.as_ref() {
+            Some(nd) if nd.is_up() && nd.has_carrier() => (PortState::Active, PhysState::LinkUp),
+            Some(nd) if nd.is_up() => (PortState::Down, PhysState::Polling),
+            _ => (PortState::Down, PhysState::Disabled),
+        };
+        // Unknown speeds (virtual links) are not an error: one lane of the slowest kind.
+        let (active_speed, active_width) = dev.eth_speed(1).unwrap_or((1, 1));
+        Ok(PortAttr {
+            state,
+            phys_state,
+            max_mtu: Some(Mtu::B4096),
+            active_mtu: Some(Mtu::fitting(mtu)),
+            phys_mtu: mtu,
+            gid_tbl_len: limits::GID_TABLE_LEN,
+            pkey_tbl_len: 1,
+            port_cap_flags: port_cap::CM,
+            max_msg_sz: limits::MAX_MSG_SIZE,
+            active_speed,
+            active_width,
+        })
+    }
+
+    fn port_immutable(_dev: &rdma::Device<Self>, _port: u32) -> Result<PortImmutable> {
+        Ok(PortImmutable {
+            pkey_tbl_len: 1,
+            gid_tbl_len: limits::GID_TABLE_LEN,
+            max_mad_size: 0,
+            has_mad: false,
+        })
+    }
+
+    fn query_pkey(_dev: &rdma::Device<Self>, port: u32, index: u16) -> Result<u16> {
+        match (port, index) {
+            (1, 0) => Ok(DEFAULT_PKEY),
+            _ => Err(EINVAL),
+        }
+    }
+}
+
+/// Rights that a QP can be given.
+pub(super) const QP_ACCESS: u32 = access::LOCAL_WRITE
+    | access::REMOTE_WRITE
+    | access::REMOTE_READ
+    | access::REMOTE_ATOMIC
+    | access::MW_BIND
+    | access::OPTIONAL;

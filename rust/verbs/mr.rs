@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions: keys, rights, bounds.
+
+use super::{
+    dev::{device_of, Device},
+    limits, Driver,
+};
+use crate::{
+    engine::{Refusal, RemoteAccess},
+    rdma::{self, access, MrRequest, UmemPages},
+    sync::{Gated, PageSlice},
+};
+use kernel::{prelude::*, sync::Arc};
+
+/// Rights of a region or a QP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Receives and answers may be written into it.
+    pub local_write: bool,
+    /// RDMA WRITE.
+    pub remote_write: bool,
+    /// RDMA READ.
+    pub remote_read: bool,
+    /// Atomics.
+    pub remote_atomic: bool,
+}
+
+impl Access {
+    /// From [`access`] bits.
+    pub fn from_bits(bits: u32) -> Self {
+        Self {
+            local_write: bits & access::LOCAL_WRITE != 0,
+            remote_write: bits & access::REMOTE_WRITE != 0,
+            remote_read: bits & access::REMOTE_READ != 0,
+            remote_atomic: bits & access::REMOTE_ATOMIC != 0,
+        }
+    }
+
+    /// Whether a remote operation of this kind is allowed.
+    pub fn allows(self, what: RemoteAccess) -> bool {
+        match what {
+            RemoteAccess::Write => self.remote_write,
+            RemoteAccess::Read => self.remote_read,
+            RemoteAccess::Atomic => self.remote_atomic,
+        }
+    }
+}
+
+/// A registered range of a process' memory.
+///
+/// Packets and pending work requests may hold it longer than it is registered; the pages are
+/// entered for each copy and let go at deregistration.
+#[pin_data]
+pub struct Mr {
+    key: u32,
+    pd: u32,
+    access: Access,
+    iova: u64,
+    length: u64,
+    /// `None` inside: a region of length 0.
+    #[pin]
+    pages: Gated<Option<UmemPages>>,
+}
+
+impl Mr {
+    fn new(
+        key: u32,
+        pd: u32,
+        access: Access,
+        request: &MrRequest,
+        pages: Option<UmemPages>,
+    ) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                key,
+                pd,
+                access,
+                iova: request.iova,
+                length: request.length,
+                pages <- Gated::new(pages),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Protection domain.
+    pub(super) fn pd(&self) -> u32 {
+        self.pd
+    }
+
+    /// Rights.
+    pub(super) fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Where `len` bytes at `va` lie in the region, if all of them do. Does not wrap: both sides
+    /// of each comparison are differences of checked order.
+    pub(super) fn offset_of(&self, va: u64, len: u32) -> Option<u64> {
+        let offset = va.checked_sub(self.iova)?;
+        let room = self.length.checked_sub(offset)?;
+        (u64::from(len) <= room).then_some(offset)
+    }
+
+    /// Lends the parts of pages of `offset..offset + len`, in order. Any context. Fails once the
+    /// region is being deregistered.
+    pub(super) fn segments(
+        &self,
+        offset: u64,
+        len: u64,
+        f: &mut dyn FnMut(PageSlice<'_>) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let pages = self.pages.enter().ok_or(Refusal::Access)?;
+        let pages = pages.as_ref().ok_or(Refusal::Access)?;
+        let offset = usize::try_from(offset).map_err(|_| Refusal::Access)?;
+        let len = usize::try_from(len).map_err(|_| Refusal::Access)?;
+        let parts = pages.segments(offset, len).ok_or(Refusal::Access)?;
+        for part in parts {
+            f(part)?;
+        }
+        Ok(())
+    }
+}
+
+/// The core's memory region.
+pub struct MrObject {
+    dev: Arc<Device>,
+    inner: Arc<Mr>,
+}
+
+/// Rights that can be asked for. Optional ones may be ignored by definition.
+const KNOWN_ACCESS: u32 = access::LOCAL_WRITE
+    | access::REMOTE_WRITE
+    | access::REMOTE_READ
+    | access::REMOTE_ATOMIC
+    | access::OPTIONAL;
+
+#[vtable]
+impl rdma::MrOps<Driver> for MrObject {
+    fn reg_user(
+        pd: &rdma::Pd<Driver>,
+        request: &MrRequest,
+        udata: rdma::Udata<'_>,
+    ) -> Result<Self> {
+        udata.no_io()?;
+        if request.access & !KNOWN_ACCESS != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        if request.length > limits::MAX_MR_SIZE
+            || request.iova.checked_add(request.length).is_none()
+        {
+            return Err(EINVAL);
+        }
+        let rdev = pd.device();
+        let dev = device_of(rdev);
+        let mut pages = match request.length {
+            0 => None,
+            len => Some(UmemPages::get(rdev, request.start, len, request.access)?),
+        };
+        let access = Access::from_bits(request.access);
+        let (_, inner) = dev.mrs.insert_random(u32::MAX, GFP_KERNEL, |key| {
+            // A second draw happens only if another registration took the key in between.
+            Mr::new(key, pd.data().id(), access, request, pages.take())
+        })?;
+        if request.length != 0 && inner.pages.enter().map_or(true, |p| p.is_none()) {
+            dev.mrs.remove(inner.key);
+            return Err(EAGAIN);
+        }
+        Ok(Self {
+            dev: dev.clone(),
+            inner,
+        })
+    }
+
+    fn lkey(&self) -> u32 {
+        self.inner.key
+    }
+
+    fn rkey(&self) -> u32 {
+        self.inner.key
+    }
+
+    fn dereg(&self, _mr: &rdma::Mr<Driver>) -> Result {
+        self.revoke();
+        Ok(())
+    }
+}
+
+impl MrObject {
+    fn revoke(&self) {
+        self.dev.mrs.remove(self.inner.key);
+        self.inner.pages.revoke();
+    }
+}
+
+impl Drop for MrObject {
+    /// Also for a region that the core failed to take over.
+    fn drop(&mut self) {
+        self.revoke();
+    }
+}

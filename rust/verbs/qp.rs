@@ -1,0 +1,637 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs as the data path sees them.
+//!
+//! Methods marked "softirq" run in softirq context, or in process context with bottom halves
+//! disabled, under the lock of the connection that the QP is attached to.
+
+use super::{
+    cq::{Cq, Wake},
+    dev::Device,
+    limits,
+    mr::{Access, Mr},
+    qp_modify::Attrs,
+    recv_queue::{Mismatch, RecvQueue},
+    send_queue::{Context, SendQueue},
+    Transport,
+};
+use crate::{
+    abi,
+    engine::{
+        AtomicOp, Opcode, RecvDone, Refusal, RemoteAccess, Request, StreamError, WcStatus, WqeId,
+    },
+    new_spinlock_bh,
+    rdma::{QpCap, QpEvent, QpHandle, QpState},
+    sync::{PageSlice, SpinLockBh},
+    BoundTransport,
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering::{Acquire, Full, Relaxed, Release},
+            Atomic,
+        },
+        Arc, Mutex,
+    },
+};
+
+pub use super::send_queue::Segment;
+
+type Link = <BoundTransport as Transport>::Link;
+
+/// What a message under reception writes to, or a READ reads from.
+pub enum Target {
+    /// No memory: a remote operation of length 0.
+    Empty,
+    /// The matched receive of that number.
+    Recv {
+        /// Number of the receive.
+        ssn: u32,
+    },
+    /// Part of a region.
+    Remote {
+        /// The region.
+        mr: Arc<Mr>,
+        /// Bytes from its start.
+        offset: u64,
+        /// Number of bytes.
+        len: u32,
+    },
+}
+
+/// A queue pair.
+#[pin_data]
+pub struct Qp {
+    qpn: u32,
+    pd: u32,
+    dev: Arc<Device>,
+    handle: Arc<QpHandle>,
+    send_cq: Arc<Cq>,
+    recv_cq: Arc<Cq>,
+    signal_all: bool,
+    cap: QpCap,
+    /// `QpState::as_raw`. Softirq only ever sets it to ERR; all else happens under `attrs`.
+    state: Atomic<u32>,
+    /// Nothing is received any more: the receives may be flushed.
+    stopped: Atomic<u32>,
+    /// `access` bits of what peers may do.
+    access: Atomic<u32>,
+    max_rd_atomic: Atomic<u32>,
+    min_rnr_timer: Atomic<u32>,
+    dest_qpn: Atomic<u32>,
+    comm_est: Atomic<u32>,
+    /// Whether to tell when SQD has drained.
+    sqd_notify: Atomic<u32>,
+    #[pin]
+    pub(super) attrs: Mutex<Attrs>,
+    #[pin]
+    sq: SpinLockBh<SendQueue>,
+    #[pin]
+    rq: SpinLockBh<RecvQueue>,
+    #[pin]
+    link: SpinLockBh<Option<Link>>,
+}
+
+/// Parts of a new QP.
+pub(super) struct QpParts {
+    pub(super) pd: u32,
+    pub(super) dev: Arc<Device>,
+    pub(super) handle: Arc<QpHandle>,
+    pub(super) send_cq: Arc<Cq>,
+    pub(super) recv_cq: Arc<Cq>,
+    pub(super) signal_all: bool,
+    pub(super) cap: QpCap,
+    pub(super) sq: SendQueue,
+    pub(super) rq: RecvQueue,
+}
+
+/// `enum ib_wc_status` of an engine status.
+fn wc_status(status: WcStatus) -> u32 {
+    use crate::rdma::WcStatus as Raw;
+    match status {
+        WcStatus::Success => Raw::Success,
+        WcStatus::LocLenErr => Raw::LocLenErr,
+        WcStatus::LocQpOpErr => Raw::LocQpOpErr,
+        WcStatus::LocProtErr => Raw::LocProtErr,
+        WcStatus::WrFlushErr => Raw::WrFlushErr,
+        // Windows cannot be bound yet; the seam has no name for their error.
+        WcStatus::MwBindErr => Raw::GeneralErr,
+        WcStatus::BadRespErr => Raw::BadRespErr,
+        WcStatus::LocAccessErr => Raw::LocAccessErr,
+        WcStatus::RemInvReqErr => Raw::RemInvReqErr,
+        WcStatus::RemAccessErr => Raw::RemAccessErr,
+        WcStatus::RemOpErr => Raw::RemOpErr,
+        WcStatus::RetryExcErr => Raw::RetryExcErr,
+        WcStatus::RnrRetryExcErr => Raw::RnrRetryExcErr,
+    }
+    .as_raw()
+}
+
+const STATES: [QpState; 7] = [
+    QpState::Reset,
+    QpState::Init,
+    QpState::Rtr,
+    QpState::Rts,
+    QpState::Sqd,
+    QpState::Sqe,
+    QpState::Err,
+];
+
+impl Qp {
+    pub(super) fn new(qpn: u32, parts: QpParts) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                qpn,
+                pd: parts.pd,
+                dev: parts.dev,
+                handle: parts.handle,
+                send_cq: parts.send_cq,
+                recv_cq: parts.recv_cq,
+                signal_all: parts.signal_all,
+                cap: parts.cap,
+                state: Atomic::new(QpState::Reset.as_raw()),
+                stopped: Atomic::new(0),
+                access: Atomic::new(0),
+                max_rd_atomic: Atomic::new(0),
+                min_rnr_timer: Atomic::new(0),
+                dest_qpn: Atomic::new(0),
+                comm_est: Atomic::new(0),
+                sqd_notify: Atomic::new(0),
+                attrs <- new_mutex!(Attrs::default(), "metaroce qp attrs"),
+                sq <- new_spinlock_bh!(parts.sq, "metaroce sq"),
+                rq <- new_spinlock_bh!(parts.rq, "metaroce rq"),
+                link <- new_spinlock_bh!(None, "metaroce qp link"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Number, 24 bits.
+    pub fn qpn(&self) -> u32 {
+        self.qpn
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.dev
+    }
+
+    /// Number of the connected QP.
+    pub fn dest_qpn(&self) -> u32 {
+        self.dest_qpn.load(Relaxed)
+    }
+
+    /// State now; softirq may move it to ERR at any time.
+    pub fn state(&self) -> QpState {
+        let raw = self.state.load(Acquire);
+        STATES
+            .into_iter()
+            .find(|s| s.as_raw() == raw)
+            .unwrap_or(QpState::Err)
+    }
+
+    /// Sizes.
+    pub(super) fn cap(&self) -> QpCap {
+        self.cap
+    }
+
+    /// Whether each send request reports its completion.
+    pub(super) fn signal_all(&self) -> bool {
+        self.signal_all
+    }
+
+    /// Moves from `from` to `to`, unless an error came first.
+    pub(super) fn change_state(&self, from: QpState, to: QpState) -> Result {
+        self.state
+            .cmpxchg(from.as_raw(), to.as_raw(), Full)
+            .map(|_| ())
+            .map_err(|_| EINVAL)
+    }
+
+    /// Makes the attributes that softirq needs known.
+    pub(super) fn publish(&self, attrs: &Attrs) {
+        self.access.store(attrs.access_flags, Relaxed);
+        self.max_rd_atomic.store(attrs.max_rd_atomic.into(), Relaxed);
+        self.min_rnr_timer.store(attrs.min_rnr_timer.into(), Relaxed);
+        self.dest_qpn.store(attrs.dest_qpn, Relaxed);
+    }
+
+    /// Asks for an event when the send queue has drained.
+    pub(super) fn set_sqd_notify(&self, on: bool) {
+        self.sqd_notify.store(on.into(), Relaxed);
+    }
+
+    // The transport's link.
+
+    /// Runs `f` on what the transport hung on the QP. Any context; a leaf lock is held.
+    pub fn link<R>(&self, f: impl FnOnce(Option<&Link>) -> R) -> R {
+        f(self.link.lock().as_ref())
+    }
+
+    /// Connects the QP.
+    pub fn set_link(&self, link: Link) {
+        let old = self.link.lock().replace(link);
+        drop(old);
+    }
+
+    /// Disconnects the QP.
+    pub fn take_link(&self) -> Option<Link> {
+        self.link.lock().take()
+    }
+
+    // Requester.
+
+    /// The next send request. Softirq.
+    pub fn pull_request(&self) -> Option<Request> {
+        if self.state() != QpState::Rts {
+            return None;
+        }
+        let cx = Context {
+            dev: &self.dev,
+            pd: self.pd,
+            reads: self.max_rd_atomic.load(Relaxed) != 0,
+        };
+        self.sq.lock().pull(&cx)
+    }
+
+    /// A pulled request is over. Softirq.
+    pub fn complete_request(&self, wqe: WqeId, status: WcStatus, _byte_len: u32) {
+        if status != WcStatus::Success {
+            // IB specification 10.7.2.2: a completion error moves an RC QP to the error state.
+            self.state.store(QpState::Err.as_raw(), Release);
+        }
+        let mut wake = Wake::default();
+        let mut sq = self.sq.lock();
+        if let Some(mut cqe) = sq.complete(wqe, status, self.signal_all) {
+            cqe.status = wc_status(status);
+            cqe.qp_num = self.qpn;
+            wake = self.send_cq.push(&cqe, false);
+        }
+        let drained = sq.is_idle();
+        drop(sq);
+        self.send_cq.wake(wake);
+        if drained {
+            match self.state() {
+                QpState::Err => self.flush_sends(),
+                QpState::Sqd => self.drained(),
+                _ => (),
+            }
+        }
+    }
+
+    /// Tells that the send queue has drained, once, if asked to.
+    fn drained(&self) {
+        if self.sqd_notify.xchg(0, Full) != 0 {
+            self.handle.event(QpEvent::SendQueueDrained);
+        }
+    }
+
+    /// After a change to SQD.
+    pub(super) fn check_drained(&self) {
+        if self.is_drained() {
+            self.drained();
+        }
+    }
+
+    /// Whether no send request is under way.
+    pub(super) fn is_drained(&self) -> bool {
+        self.sq.lock().is_idle()
+    }
+
+    /// Lends bytes `offset..offset + len` of the message of a pulled request, in order. Softirq.
+    pub fn send_segments(
+        &self,
+        wqe: WqeId,
+        offset: u32,
+        len: u32,
+        mut f: impl FnMut(Segment<'_>) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        self.sq.lock().gather(wqe, offset, len, &mut f)
+    }
+
+    /// Lends the memory for bytes `offset..offset + len` of the answer to a READ or an atomic.
+    /// Softirq.
+    pub fn response_segments(
+        &self,
+        wqe: WqeId,
+        offset: u32,
+        len: u32,
+        mut f: impl FnMut(PageSlice<'_>) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        self.sq.lock().scatter(wqe, offset, len, &mut f)
+    }
+
+    /// Stores what an atomic found. Softirq.
+    pub fn place_atomic(&self, wqe: WqeId, original: u64) -> Result<(), Refusal> {
+        let bytes = original.to_ne_bytes();
+        let mut at: usize = 0;
+        self.response_segments(wqe, 0, 8, |part| {
+            let rest = bytes.get(at..).unwrap_or(&[]);
+            at = at.saturating_add(part.write(rest));
+            Ok(())
+        })
+    }
+
+    // Responder.
+
+    fn may_receive(&self) -> Result<(), Refusal> {
+        match self.state() {
+            QpState::Rts | QpState::Sqd | QpState::Sqe => Ok(()),
+            QpState::Rtr => {
+                // IB specification 11.6.3.1: the first message while in RTR.
+                if self.comm_est.xchg(1, Full) == 0 {
+                    self.handle.event(QpEvent::CommunicationEstablished);
+                }
+                Ok(())
+            }
+            _ => Err(Refusal::NotReady),
+        }
+    }
+
+    fn rnr(&self) -> Refusal {
+        Refusal::Rnr {
+            timer: (self.min_rnr_timer.load(Relaxed) & 31) as u8,
+        }
+    }
+
+    /// A receive for message `ssn` of `total_len` bytes. Softirq.
+    pub fn match_recv(&self, ssn: u32, total_len: u32) -> Result<Target, Refusal> {
+        self.may_receive()?;
+        let matched = self.rq.lock().match_recv(&self.dev, self.pd, ssn, total_len);
+        match matched {
+            Ok(()) => Ok(Target::Recv { ssn }),
+            Err(Mismatch::NotPosted) => Err(self.rnr()),
+            Err(Mismatch::TooLong) => Err(Refusal::Length),
+            Err(Mismatch::Broken) => Err(Refusal::Operation),
+        }
+    }
+
+    /// Checks a whole remote operation (IB specification 9.7.4.1.3 and 9.7.5.2.3). Softirq.
+    pub fn match_remote(
+        &self,
+        what: RemoteAccess,
+        rkey: u32,
+        va: u64,
+        len: u32,
+    ) -> Result<Target, Refusal> {
+        self.may_receive()?;
+        if !Access::from_bits(self.access.load(Relaxed)).allows(what) {
+            return Err(Refusal::InvalidRequest);
+        }
+        if what == RemoteAccess::Atomic && va % 8 != 0 {
+            return Err(Refusal::InvalidRequest);
+        }
+        if len > limits::MAX_MSG_SIZE {
+            return Err(Refusal::InvalidRequest);
+        }
+        if len == 0 {
+            // The key of an empty operation is not checked (C9-88).
+            return Ok(Target::Empty);
+        }
+        let mr = self.dev.mr(rkey).ok_or(Refusal::Access)?;
+        if mr.pd() != self.pd || !mr.access().allows(what) {
+            return Err(Refusal::Access);
+        }
+        let offset = mr.offset_of(va, len).ok_or(Refusal::Access)?;
+        Ok(Target::Remote { mr, offset, len })
+    }
+
+    /// Lends the memory of bytes `offset..offset + len` of a target, in order, for writing into it
+    /// or, of a READ's target, for reading from it. Softirq.
+    pub fn target_segments(
+        &self,
+        target: &Target,
+        offset: u32,
+        len: u32,
+        mut f: impl FnMut(PageSlice<'_>) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        match target {
+            Target::Empty if len == 0 => Ok(()),
+            Target::Empty => Err(Refusal::InvalidRequest),
+            Target::Recv { ssn } => self.rq.lock().scatter(*ssn, offset, len, &mut f),
+            Target::Remote {
+                mr,
+                offset: start,
+                len: total,
+            } => {
+                let end = offset.checked_add(len).ok_or(Refusal::InvalidRequest)?;
+                if end > *total {
+                    return Err(Refusal::InvalidRequest);
+                }
+                let at = start.saturating_add(u64::from(offset));
+                mr.segments(at, u64::from(len), &mut f)
+            }
+        }
+    }
+
+    /// Executes an atomic on a target of 8 bytes. Softirq.
+    pub fn atomic(&self, target: &Target, op: AtomicOp) -> Result<u64, Refusal> {
+        let mut found = None;
+        self.target_segments(target, 0, 8, |part| {
+            // Aligned by `match_remote` in the peer's terms; what counts is the page.
+            found = match op {
+                AtomicOp::CmpSwap { compare, swap } => part.compare_swap(compare, swap),
+                AtomicOp::FetchAdd { add } => part.fetch_add(add),
+            };
+            found.map(|_| ()).ok_or(Refusal::InvalidRequest)
+        })?;
+        found.ok_or(Refusal::InvalidRequest)
+    }
+
+    /// A message that consumed a receive is complete. Softirq.
+    pub fn complete_recv(&self, target: Target, done: RecvDone) {
+        let Target::Recv { ssn } = target else {
+            return;
+        };
+        let (opcode, flags, imm) = match done.opcode {
+            Opcode::WriteImm => (
+                abi::wc_opcode::RECV_RDMA_WITH_IMM,
+                abi::wc_flags::WITH_IMM,
+                done.imm.to_be(),
+            ),
+            Opcode::SendImm => {
+                (abi::wc_opcode::RECV, abi::wc_flags::WITH_IMM, done.imm.to_be())
+            }
+            Opcode::SendInv => (abi::wc_opcode::RECV, abi::wc_flags::WITH_INV, done.imm),
+            _ => (abi::wc_opcode::RECV, 0, 0),
+        };
+        let mut rq = self.rq.lock();
+        if rq.oldest() != ssn {
+            // Flushed already: the QP failed meanwhile.
+            return;
+        }
+        let Some(wr_id) = rq.complete_next() else {
+            return;
+        };
+        let wake = self.recv_cq.push(
+            &abi::Cqe {
+                wr_id,
+                opcode,
+                byte_len: done.len,
+                imm_data: imm,
+                qp_num: self.qpn,
+                src_qp: self.dest_qpn(),
+                wc_flags: flags,
+                ..abi::Cqe::default()
+            },
+            done.solicited,
+        );
+        drop(rq);
+        self.recv_cq.wake(wake);
+    }
+
+    /// The stream failed: the QP goes to ERR. Softirq. What the engine still holds of the send
+    /// queue is flushed by it, in [`complete_request`](Self::complete_request).
+    pub fn stream_error(&self, error: StreamError) {
+        self.state.store(QpState::Err.as_raw(), Release);
+        match error {
+            StreamError::Requester(_) => (),
+            StreamError::Responder { refusal, ssn } => {
+                let status = match refusal {
+                    Refusal::Length => WcStatus::LocLenErr,
+                    Refusal::Access => WcStatus::LocAccessErr,
+                    _ => WcStatus::LocProtErr,
+                };
+                let event = match refusal {
+                    Refusal::Access => Some(QpEvent::AccessError),
+                    Refusal::InvalidRequest => Some(QpEvent::RequestError),
+                    _ => None,
+                };
+                match (event, ssn) {
+                    (None, Some(ssn)) => self.fail_recv(ssn, status),
+                    (Some(event), _) => self.handle.event(event),
+                    (None, None) => self.handle.event(QpEvent::Fatal),
+                }
+            }
+            StreamError::PeerRestarted => self.handle.event(QpEvent::Fatal),
+        }
+        self.stopped.store(1, Release);
+        self.flush();
+    }
+
+    /// Completes receive `ssn`, the oldest one, with an error of its own.
+    fn fail_recv(&self, ssn: u32, status: WcStatus) {
+        let mut rq = self.rq.lock();
+        if rq.oldest() != ssn {
+            return;
+        }
+        let Some(wr_id) = rq.complete_next() else {
+            return;
+        };
+        let wake = self.push_recv_error(wr_id, status);
+        drop(rq);
+        self.recv_cq.wake(wake);
+    }
+
+    fn push_recv_error(&self, wr_id: u64, status: WcStatus) -> Wake {
+        self.recv_cq.push(
+            &abi::Cqe {
+                wr_id,
+                status: wc_status(status),
+                opcode: abi::wc_opcode::RECV,
+                qp_num: self.qpn,
+                src_qp: self.dest_qpn(),
+                ..abi::Cqe::default()
+            },
+            true,
+        )
+    }
+
+    // Errors.
+
+    /// Moves the QP to ERR on behalf of the application. Process context.
+    pub(super) fn enter_error(self: &Arc<Self>) {
+        self.state.store(QpState::Err.as_raw(), Release);
+        if self.link(|link| link.is_some()) {
+            BoundTransport::fail(self);
+        }
+        self.stopped.store(1, Release);
+        self.flush();
+    }
+
+    /// Flushes what is posted and not in the engine's hands, in order (IB specification 10.3.1.7).
+    /// Only in ERR. Any context.
+    pub(super) fn flush(&self) {
+        self.flush_sends();
+        self.flush_recvs();
+    }
+
+    fn flush_sends(&self) {
+        let mut wake = Wake::default();
+        let mut sq = self.sq.lock();
+        for _ in 0..sq.entries() {
+            let Some(mut cqe) = sq.flush_next() else {
+                break;
+            };
+            cqe.status = wc_status(WcStatus::WrFlushErr);
+            cqe.qp_num = self.qpn;
+            wake = wake.and(self.send_cq.push(&cqe, false));
+        }
+        drop(sq);
+        self.send_cq.wake(wake);
+    }
+
+    fn flush_recvs(&self) {
+        if self.stopped.load(Acquire) == 0 {
+            return;
+        }
+        let mut wake = Wake::default();
+        let mut rq = self.rq.lock();
+        // Before looking: what user space posts from now on it announces.
+        rq.announce();
+        for _ in 0..rq.entries() {
+            let Some(wr_id) = rq.complete_next() else {
+                break;
+            };
+            wake = wake.and(self.push_recv_error(wr_id, WcStatus::WrFlushErr));
+        }
+        drop(rq);
+        self.recv_cq.wake(wake);
+    }
+
+    /// Back to RESET. Process context, `attrs` held.
+    pub(super) fn reset(self: &Arc<Self>) {
+        self.state.store(QpState::Err.as_raw(), Release);
+        if self.link(|link| link.is_some()) {
+            BoundTransport::detach(self);
+        }
+        self.sq.lock().reset();
+        self.rq.lock().reset();
+        self.stopped.store(0, Relaxed);
+        self.comm_est.store(0, Relaxed);
+        self.sqd_notify.store(0, Relaxed);
+        self.state.store(QpState::Reset.as_raw(), Release);
+    }
+
+    /// The end. Process context.
+    pub(super) fn close(self: &Arc<Self>) {
+        self.state.store(QpState::Err.as_raw(), Release);
+        if self.link(|link| link.is_some()) {
+            BoundTransport::detach(self);
+        }
+        self.dev.qps.remove(self.qpn);
+        let sq = self.sq.lock().close();
+        let rq = self.rq.lock().close();
+        drop(sq);
+        drop(rq);
+    }
+
+    /// User space rang the doorbell. Process context.
+    pub(super) fn doorbell(self: &Arc<Self>) -> Result {
+        match self.state() {
+            QpState::Rts => {
+                BoundTransport::kick(self);
+                Ok(())
+            }
+            // Requests wait until the queue is started again.
+            QpState::Sqd | QpState::Sqe => Ok(()),
+            QpState::Err => {
+                self.flush();
+                Ok(())
+            }
+            _ => Err(EINVAL),
+        }
+    }
+}
