@@ -162,7 +162,7 @@ make_rdma_core() {
 	mkdir "$CACHE/rdma-core/build"
 	cd "$CACHE/rdma-core/build"
 	in_buildroot cmake -GNinja -DCMAKE_BUILD_TYPE=Release -DNO_MAN_PAGES=1 -DNO_PYVERBS=1 -DENABLE_VALGRIND=0 ..
-	in_buildroot ninja ccan/libccan_pic.a util/librdma_util_pic.a
+	in_buildroot ninja kern-abi ccan/libccan_pic.a util/librdma_util_pic.a
 	touch "$CACHE/rdma-core.ready"
 }
 

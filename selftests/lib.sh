@@ -3,7 +3,7 @@
 # impairments, waiting, and a clean-up that leaves nothing behind.
 #
 # Variables: DRIVER (metaroce, rxe or siw), METAROCE_PORT (its UDP port),
-# OUTDIR (where logs and captures go).
+# OUTDIR (where logs and captures go), LIB_PLAIN (set: no KTAP lines).
 #
 # After topo_pair: namespaces $A and $B, RDMA devices $DEV_A and $DEV_B,
 # network interfaces eth0 in both, addresses $IP_A $IP_B $IP6_A $IP6_B.
@@ -29,7 +29,7 @@ else
 	echo "1..0 # SKIP ktap_helpers.sh of the kernel source is missing"
 	exit 4
 fi
-ktap_print_header
+[[ -n ${LIB_PLAIN:-} ]] || ktap_print_header
 
 # Short names for what tests build.
 A=mr$ID-a B=mr$ID-b FABRIC1=mr$ID-f1 FABRIC2=mr$ID-f2
@@ -341,7 +341,7 @@ on_exit() {
 	local rc=$?
 	cleanup
 	rm -rf "$TMP"
-	[[ -n $SKIPPED_ALL ]] || echo "# the test ended early with status $rc"
+	[[ -n $SKIPPED_ALL || -n ${LIB_PLAIN:-} ]] || echo "# the test ended early with status $rc"
 	exit "$rc"
 }
 trap on_exit EXIT
