@@ -28,15 +28,15 @@
 
 #![crate_name = "metaroce"]
 
-pub(crate) mod abi;
-pub(crate) mod ctl;
-pub(crate) mod datapath;
-pub(crate) mod engine;
-pub(crate) mod ffi;
-pub(crate) mod net;
-pub(crate) mod rdma;
-pub(crate) mod sync;
-pub(crate) mod verbs;
+pub mod abi;
+pub mod ctl;
+pub mod datapath;
+pub mod engine;
+pub mod ffi;
+pub mod net;
+pub mod rdma;
+pub mod sync;
+pub mod verbs;
 
 use kernel::{
     prelude::*,
@@ -68,7 +68,7 @@ module! {
 /// Set-up and teardown. The fields are dropped in order: first no device can be
 /// added any more and all are unregistered, then the network stack stops
 /// calling, then the tables go.
-struct Metaroce {
+pub struct Metaroce {
     _links: rdma::LinkRegistration<Link>,
     _netdevs: net::netdev::Registration<NetdevEvents>,
     _tables: Tables,
