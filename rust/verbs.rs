@@ -26,11 +26,5 @@ mod send_queue;
 mod sge;
 mod transport;
 
-pub use cq::{Cq, CqObject};
-pub use dev::{newlink, Device, DeviceData, Driver};
-pub use mr::{Access, Mr, MrObject};
-pub use pd::{PdObject, UcontextObject};
-pub use qp::{Qp, Target};
-pub use qp_modify::QpObject;
-pub use send_queue::Segment;
+pub use dev::{newlink, Driver};
 pub use transport::{AddressVector, Transport};

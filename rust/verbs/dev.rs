@@ -7,7 +7,9 @@ use super::{
     mr::{Mr, MrObject},
     pd::{PdObject, UcontextObject},
     qp::Qp,
-    CqObject, QpObject, Transport,
+    cq::CqObject,
+    qp_modify::QpObject,
+    Transport,
 };
 use crate::{
     abi,

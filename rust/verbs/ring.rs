@@ -8,7 +8,7 @@
 
 use crate::{abi, rdma::UserRing};
 use kernel::{prelude::*, sync::Arc};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// A queue's shared memory and its geometry.
 pub(super) struct Ring {

@@ -2,7 +2,7 @@
 
 //! The seam to the data path.
 
-use super::{Device, Qp};
+use super::{dev::Device, qp::Qp};
 use crate::{
     engine::{RequesterAttr, StreamAttr},
     sync::NetDev,
