@@ -20,7 +20,7 @@ compile_python() {
 	local file
 	for file; do python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$file" || return 1; done
 }
-check shellcheck in_buildroot shellcheck -x -e SC1091,SC2154,SC2015 "${scripts[@]}"
+check shellcheck in_buildroot shellcheck "${scripts[@]}"
 check python compile_python "${python[@]}"
 if ((${#c_files[@]})); then
 	check checkpatch in_buildroot perl "$KSRC/scripts/checkpatch.pl" --no-tree --terse --no-summary --show-types \

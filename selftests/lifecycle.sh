@@ -1,11 +1,11 @@
 #!/bin/bash
-# timeout: 300
+# timeout: 500
 # Devices, interfaces and namespaces vanish under traffic, and applications
 # are killed with packets under way: nothing hangs, nothing leaks.
 . "$(dirname "$0")/lib.sh"
 need_driver
 
-SERVER= CLIENT=
+SERVER="" CLIENT=""
 traffic() {
 	local ga gb
 	ga=$(wait_gid "$DEV_A" "$IP_A") && gb=$(wait_gid "$DEV_B" "$IP_B") || return 1

@@ -1,5 +1,5 @@
 #!/bin/bash
-# timeout: 180
+# timeout: 400
 # Loads and unloads the module 100 times, alone and with a device.
 . "$(dirname "$0")/lib.sh"
 need_driver

@@ -6,14 +6,15 @@
 need_driver
 topo_pair 1500 || { say "the topology could not be made"; exit 1; }
 TOOL_LIMIT=500
-ITERATIONS=${LOSSY_ITERATIONS:-10000}
+# Drivers that go back to the last packet in order need minutes for a few.
+[[ $DRIVER == metaroce ]] && ITERATIONS=10000 || ITERATIONS=200
 
 for side in "$A" "$B"; do impair "$side" eth0 delay 1ms reorder 25% loss 5%; done
 really_lossy() {
 	local drops_a drops_b
 	drops_a=$(dropped "$A" eth0) drops_b=$(dropped "$B" eth0)
 	echo "netem dropped $drops_a and $drops_b packets, passed $(passed "$A" eth0) and $(passed "$B" eth0)"
-	((drops_a > 20 && drops_b > 20))
+	((drops_a > ITERATIONS / 50 && drops_b > ITERATIONS / 50))
 }
 check "$ITERATIONS iterations of 4097 bytes, data checked" \
 	pingpong "$IP_A" "$IP_B" -s 4097 -n "$ITERATIONS"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# timeout: 240
+# timeout: 300
 # perftest's tools between two namespaces, small counts.
 . "$(dirname "$0")/lib.sh"
 need_driver

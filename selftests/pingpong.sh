@@ -1,5 +1,5 @@
 #!/bin/bash
-# timeout: 300
+# timeout: 500
 # ibv_rc_pingpong with data check between two namespaces: sizes around the
 # packet borders, IPv4 and IPv6, small and large MTU.
 . "$(dirname "$0")/lib.sh"
