@@ -210,7 +210,7 @@ pub enum StreamError {
 }
 
 /// Where a datagram leaves: the embedder maps it to a tunnel socket (source address and port).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Route {
     /// Plane: which local interface/address pair.
     pub plane: u8,

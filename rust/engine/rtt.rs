@@ -85,7 +85,7 @@ mod tests {
         for i in 0..100 {
             r.sample(Instant::from_nanos(i), Span::from_micros(100));
         }
-        assert_eq!(r.smoothed().map(|s| s.as_micros()), Some(99));
+        assert!(r.smoothed().is_some_and(|s| (95..=100).contains(&s.as_micros())));
         assert!(!r.has_risen());
         for i in 0..100 {
             r.sample(Instant::from_nanos(i), Span::from_micros(1000));

@@ -159,9 +159,10 @@ impl<S: Store, H: Host> Connection<S, H> {
         for path in self.paths.iter_mut() {
             path.tx.reset(cc);
             path.rx = RxPath::default();
-            if let Some(rtt) = sample {
-                path.tx.rtt.sample(now, rtt);
-            }
+        }
+        // The other paths may be very different: they measure for themselves.
+        if let (Some(rtt), Some(path)) = (sample, self.paths.first_mut()) {
+            path.tx.rtt.sample(now, rtt);
         }
         self.ack_due = 0;
         self.repair = 0;

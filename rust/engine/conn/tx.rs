@@ -49,6 +49,10 @@ impl<S: Store, H: Host> Connection<S, H> {
                 self.streams.activate(id);
             }
         }
+        if self.repair != 0 {
+            // Faults on the way have left VOIDs to be sent.
+            self.repair_all(now, host);
+        }
         self.note_deadlines();
     }
 
