@@ -34,5 +34,8 @@ pub mod bindings {
     // SAFETY: `__BindgenBitfieldUnit<Storage>` is a newtype around `Storage`.
     unsafe impl<Storage> Zeroable for __BindgenBitfieldUnit<Storage> where Storage: Zeroable {}
 
-    include!(concat!(env!("METAROCE_OBJ"), "/rust/ffi/bindings_generated.rs"));
+    include!(concat!(
+        env!("METAROCE_OBJ"),
+        "/rust/ffi/bindings_generated.rs"
+    ));
 }

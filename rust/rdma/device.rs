@@ -3,8 +3,8 @@
 //! Devices.
 
 use super::{
-    AhOps, CqOps, DeviceAttr, DeviceHandle, GidAttr, Handle, LinkLayer, MrOps,
-    PdOps, PortAttr, QpOps, SrqOps, StatDesc, StatValues, UcontextOps,
+    AhOps, CqOps, DeviceAttr, DeviceHandle, GidAttr, Handle, LinkLayer, MrOps, PdOps, PortAttr,
+    QpOps, SrqOps, StatDesc, StatValues, UcontextOps,
 };
 use crate::{ffi::bindings as ffi, sync::NetDev};
 use core::{marker::PhantomData, mem::MaybeUninit, ptr::NonNull};
@@ -226,7 +226,11 @@ impl<D: Driver> Device<D> {
         // SAFETY: The device is complete. A null DMA device means that work requests carry kernel
         // addresses, as for every software device.
         to_result(unsafe {
-            ffi::ib_register_device(ib, name.to_bytes_with_nul().as_ptr().cast(), core::ptr::null_mut())
+            ffi::ib_register_device(
+                ib,
+                name.to_bytes_with_nul().as_ptr().cast(),
+                core::ptr::null_mut(),
+            )
         })
     }
 
@@ -364,4 +368,3 @@ impl<D: Driver> Drop for DeviceRef<D> {
         unsafe { ffi::ib_device_put(self.dev.cast().as_ptr()) };
     }
 }
-

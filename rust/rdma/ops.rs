@@ -30,6 +30,19 @@ fn ret(f: impl FnOnce() -> Result) -> c_int {
     from_result(|| f().map(|()| 0))
 }
 
+/// For commands that have no driver-specific part, of which destroy ones are retried on error.
+///
+/// # Safety
+///
+/// `udata` must be null or valid during the call.
+unsafe fn no_io(udata: *mut ffi::ib_udata) -> Result {
+    // SAFETY: Valid by contract.
+    match unsafe { Udata::from_raw(udata) } {
+        Some(udata) => udata.no_io(),
+        None => Ok(()),
+    }
+}
+
 /// `Some($f)` if the driver defines the operation.
 macro_rules! op {
     ($has:expr, $f:expr) => {
@@ -44,7 +57,9 @@ macro_rules! op {
 impl<D: Driver> Adapter<D> {
     /// The table. What is not named, and what the driver does not define, is absent.
     pub(super) const OPS: ffi::ib_device_ops = ffi::ib_device_ops {
-        owner: <D::OwnerModule as ModuleMetadata>::THIS_MODULE.as_ptr().cast(),
+        owner: <D::OwnerModule as ModuleMetadata>::THIS_MODULE
+            .as_ptr()
+            .cast(),
         driver_id: D::DRIVER_ID,
         uverbs_abi_ver: D::ABI_VERSION,
         // Bit 0, uverbs_no_driver_id_binding, is for drivers older than the provider binding.
@@ -107,10 +122,7 @@ impl<D: Driver> Adapter<D> {
         modify_qp: Some(Self::modify_qp),
         query_qp: Some(Self::query_qp),
         destroy_qp: Some(Self::destroy_qp),
-        post_send: op!(
-            D::Qp::HAS_DOORBELL || D::Qp::HAS_POST_SEND,
-            Self::post_send
-        ),
+        post_send: op!(D::Qp::HAS_DOORBELL || D::Qp::HAS_POST_SEND, Self::post_send),
         post_recv: op!(D::Qp::HAS_POST_RECV, Self::post_recv),
         attach_mcast: op!(D::Qp::HAS_ATTACH_MCAST, Self::attach_mcast),
         detach_mcast: op!(D::Qp::HAS_DETACH_MCAST, Self::detach_mcast),
@@ -152,9 +164,7 @@ impl<D: Driver> Adapter<D> {
     ) -> c_int {
         ret(|| {
             // SAFETY: Valid during the call.
-            if let Some(udata) = unsafe { Udata::from_raw(udata) } {
-                udata.no_io()?;
-            }
+            unsafe { no_io(udata) }?;
             // SAFETY: Called with registered devices and during registration: `data` is set up.
             let got = D::query_device(unsafe { Device::<D>::from_raw(dev) })?;
             // SAFETY: Valid during the call.
@@ -314,13 +324,17 @@ impl<D: Driver> Adapter<D> {
         ret(|| unsafe { Pd::<D>::init(pd, |new| D::Pd::alloc(new, udata)) })
     }
 
-    unsafe extern "C" fn dealloc_pd(pd: *mut ffi::ib_pd, _udata: *mut ffi::ib_udata) -> c_int {
-        // SAFETY: Alive until `fini`.
-        let this = unsafe { Pd::<D>::from_raw(pd) };
-        this.data().dealloc(this);
-        // SAFETY: The last callback of the object.
-        unsafe { Pd::<D>::fini(pd) };
-        0
+    unsafe extern "C" fn dealloc_pd(pd: *mut ffi::ib_pd, udata: *mut ffi::ib_udata) -> c_int {
+        ret(|| {
+            // SAFETY: Valid during the call.
+            unsafe { no_io(udata) }?;
+            // SAFETY: Alive until `fini`.
+            let this = unsafe { Pd::<D>::from_raw(pd) };
+            this.data().dealloc(this);
+            // SAFETY: The last callback of the object, as it succeeds.
+            unsafe { Pd::<D>::fini(pd) };
+            Ok(())
+        })
     }
 
     // ---- address handles
@@ -343,10 +357,7 @@ impl<D: Driver> Adapter<D> {
         })
     }
 
-    unsafe extern "C" fn query_ah(
-        ah: *mut ffi::ib_ah,
-        attr: *mut ffi::rdma_ah_attr,
-    ) -> c_int {
+    unsafe extern "C" fn query_ah(ah: *mut ffi::ib_ah, attr: *mut ffi::rdma_ah_attr) -> c_int {
         ret(|| {
             // SAFETY: Alive.
             let this = unsafe { Ah::<D>::from_raw(ah) };
@@ -395,13 +406,17 @@ impl<D: Driver> Adapter<D> {
         })
     }
 
-    unsafe extern "C" fn destroy_cq(cq: *mut ffi::ib_cq, _udata: *mut ffi::ib_udata) -> c_int {
-        // SAFETY: Alive until `fini`.
-        let this = unsafe { Cq::<D>::from_raw(cq) };
-        this.data().destroy(this);
-        // SAFETY: The last callback of the object.
-        unsafe { Cq::<D>::fini(cq) };
-        0
+    unsafe extern "C" fn destroy_cq(cq: *mut ffi::ib_cq, udata: *mut ffi::ib_udata) -> c_int {
+        ret(|| {
+            // SAFETY: Valid during the call.
+            unsafe { no_io(udata) }?;
+            // SAFETY: Alive until `fini`.
+            let this = unsafe { Cq::<D>::from_raw(cq) };
+            this.data().destroy(this);
+            // SAFETY: The last callback of the object, as it succeeds.
+            unsafe { Cq::<D>::fini(cq) };
+            Ok(())
+        })
     }
 
     unsafe extern "C" fn resize_user_cq(
@@ -433,11 +448,7 @@ impl<D: Driver> Adapter<D> {
         })
     }
 
-    unsafe extern "C" fn poll_cq(
-        cq: *mut ffi::ib_cq,
-        num: c_int,
-        wcs: *mut ffi::ib_wc,
-    ) -> c_int {
+    unsafe extern "C" fn poll_cq(cq: *mut ffi::ib_cq, num: c_int, wcs: *mut ffi::ib_wc) -> c_int {
         from_result(|| {
             // SAFETY: Alive.
             let this = unsafe { Cq::<D>::from_raw(cq) };
@@ -498,13 +509,17 @@ impl<D: Driver> Adapter<D> {
         })
     }
 
-    unsafe extern "C" fn destroy_qp(qp: *mut ffi::ib_qp, _udata: *mut ffi::ib_udata) -> c_int {
-        // SAFETY: Alive until `fini`.
-        let this = unsafe { Qp::<D>::from_raw(qp) };
-        this.data().destroy(this);
-        // SAFETY: The last callback of the object.
-        unsafe { Qp::<D>::fini(qp) };
-        0
+    unsafe extern "C" fn destroy_qp(qp: *mut ffi::ib_qp, udata: *mut ffi::ib_udata) -> c_int {
+        ret(|| {
+            // SAFETY: Valid during the call.
+            unsafe { no_io(udata) }?;
+            // SAFETY: Alive until `fini`.
+            let this = unsafe { Qp::<D>::from_raw(qp) };
+            this.data().destroy(this);
+            // SAFETY: The last callback of the object, as it succeeds.
+            unsafe { Qp::<D>::fini(qp) };
+            Ok(())
+        })
     }
 
     unsafe extern "C" fn post_send(
@@ -516,7 +531,9 @@ impl<D: Driver> Adapter<D> {
             // SAFETY: Alive.
             let this = unsafe { Qp::<D>::from_raw(qp) };
             let mut result = Ok(());
-            let mut posted = wr.is_null();
+            // An empty list is how user space rings.
+            let mut ring = wr.is_null();
+            let from_user = ring;
             while !wr.is_null() {
                 // SAFETY: The list is valid during the call.
                 let raw = unsafe { &*wr };
@@ -531,12 +548,16 @@ impl<D: Driver> Adapter<D> {
                     unsafe { *bad = wr };
                     break;
                 }
-                posted = true;
+                ring = true;
                 wr = raw.next;
             }
-            if posted && D::Qp::HAS_DOORBELL {
+            if ring && D::Qp::HAS_DOORBELL {
                 let rung = this.data().doorbell(this);
-                result = result.and(rung);
+                if from_user {
+                    result = rung;
+                }
+                // What a kernel client has posted is posted: the queue pair's state takes care of
+                // it, and there is no request to blame.
             }
             result
         })
@@ -638,10 +659,7 @@ impl<D: Driver> Adapter<D> {
         })
     }
 
-    unsafe extern "C" fn query_srq(
-        srq: *mut ffi::ib_srq,
-        attr: *mut ffi::ib_srq_attr,
-    ) -> c_int {
+    unsafe extern "C" fn query_srq(srq: *mut ffi::ib_srq, attr: *mut ffi::ib_srq_attr) -> c_int {
         ret(|| {
             // SAFETY: Alive.
             let this = unsafe { Srq::<D>::from_raw(srq) };
@@ -652,13 +670,17 @@ impl<D: Driver> Adapter<D> {
         })
     }
 
-    unsafe extern "C" fn destroy_srq(srq: *mut ffi::ib_srq, _udata: *mut ffi::ib_udata) -> c_int {
-        // SAFETY: Alive until `fini`.
-        let this = unsafe { Srq::<D>::from_raw(srq) };
-        this.data().destroy(this);
-        // SAFETY: The last callback of the object.
-        unsafe { Srq::<D>::fini(srq) };
-        0
+    unsafe extern "C" fn destroy_srq(srq: *mut ffi::ib_srq, udata: *mut ffi::ib_udata) -> c_int {
+        ret(|| {
+            // SAFETY: Valid during the call.
+            unsafe { no_io(udata) }?;
+            // SAFETY: Alive until `fini`.
+            let this = unsafe { Srq::<D>::from_raw(srq) };
+            this.data().destroy(this);
+            // SAFETY: The last callback of the object, as it succeeds.
+            unsafe { Srq::<D>::fini(srq) };
+            Ok(())
+        })
     }
 
     unsafe extern "C" fn post_srq_recv(
@@ -725,8 +747,10 @@ impl<D: Driver> Adapter<D> {
         make().unwrap_or_else(|e: Error| e.to_ptr())
     }
 
-    unsafe extern "C" fn dereg_mr(mr: *mut ffi::ib_mr, _udata: *mut ffi::ib_udata) -> c_int {
+    unsafe extern "C" fn dereg_mr(mr: *mut ffi::ib_mr, udata: *mut ffi::ib_udata) -> c_int {
         ret(|| {
+            // SAFETY: Valid during the call.
+            unsafe { no_io(udata) }?;
             // SAFETY: Alive until taken.
             let this = unsafe { Mr::<D>::from_raw(mr) };
             this.data().dereg(this)?;

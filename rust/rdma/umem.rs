@@ -57,9 +57,8 @@ impl UmemPages {
         let spare = pages.spare_capacity_mut();
         // SAFETY: `umem` is alive, and the helper fills at most `spare.len()` pointers, which have
         // the same layout as `NonNull`.
-        let filled = unsafe {
-            ffi::mroce_umem_fill_pages(umem.as_ptr(), spare.as_mut_ptr().cast(), count)
-        };
+        let filled =
+            unsafe { ffi::mroce_umem_fill_pages(umem.as_ptr(), spare.as_mut_ptr().cast(), count) };
         if filled != count {
             // SAFETY: We own `umem`, and nothing points into it yet.
             unsafe { ffi::ib_umem_release(umem.as_ptr()) };

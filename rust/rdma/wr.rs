@@ -16,9 +16,12 @@ pub struct Sge {
     pub lkey: u32,
 }
 
-fn sges(list: *const ffi::ib_sge, num: kernel::ffi::c_int) -> &'static [ffi::ib_sge] {
+/// # Safety
+///
+/// `list` must have `num` elements that stay valid for `'a`.
+unsafe fn sges<'a>(list: *const ffi::ib_sge, num: kernel::ffi::c_int) -> &'a [ffi::ib_sge] {
     match usize::try_from(num) {
-        // SAFETY: The client passes `num` valid elements. The lifetime is cut by the caller's type.
+        // SAFETY: Valid by contract.
         Ok(n) if n > 0 && !list.is_null() => unsafe { core::slice::from_raw_parts(list, n) },
         _ => &[],
     }
@@ -90,7 +93,9 @@ impl<'a> SendWr<'a> {
 
     /// Gather list.
     pub fn sges(&self) -> impl ExactSizeIterator<Item = Sge> + 'a {
-        sges(self.raw.sg_list, self.raw.num_sge).iter().map(to_sge)
+        // SAFETY: The client's list is valid as long as its request.
+        let list = unsafe { sges::<'a>(self.raw.sg_list, self.raw.num_sge) };
+        list.iter().map(to_sge)
     }
 
     /// Immediate data in network byte order, or the key to invalidate.
@@ -130,7 +135,9 @@ impl<'a> RecvWr<'a> {
 
     /// Scatter list.
     pub fn sges(&self) -> impl ExactSizeIterator<Item = Sge> + 'a {
-        sges(self.raw.sg_list, self.raw.num_sge).iter().map(to_sge)
+        // SAFETY: The client's list is valid as long as its request.
+        let list = unsafe { sges::<'a>(self.raw.sg_list, self.raw.num_sge) };
+        list.iter().map(to_sge)
     }
 }
 
