@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+
+//! The experiments. Each builds its network, runs it and judges the result.
+
+use crate::net::{FabricSpec, Loss};
+use crate::report::{Line, Report, Table};
+use crate::sim::{state_bytes, HostSpec, Sim, MS, US};
+
+type Result = std::result::Result<(), Box<dyn std::error::Error>>;
+
+fn pct(x: f64) -> String {
+    format!("{:.2} %", 100.0 * x)
+}
+
+fn gbps(bytes: u64, ns: u64) -> f64 {
+    bytes as f64 * 8.0 / ns as f64
+}
+
+/// Jain's index of fairness.
+fn jain(x: &[f64]) -> f64 {
+    let (sum, squares) = x.iter().fold((0.0, 0.0), |(s, q), v| (s + v, q + v * v));
+    if squares == 0.0 { 0.0 } else { sum * sum / (x.len() as f64 * squares) }
+}
+
+/// Which transport, on which kind of network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    Engine,
+    Roce { lossless: bool },
+}
+
+fn build(kind: Kind, mut spec: FabricSpec, hosts: HostSpec, seed: u64) -> Sim {
+    let roce = matches!(kind, Kind::Roce { .. });
+    spec.lossless |= kind == Kind::Roce { lossless: true };
+    let mut sim = Sim::new(spec, hosts, seed);
+    sim.roce_on = roce;
+    sim
+}
+
+/// Goodput of one bulk flow in Gbit/s after a warm-up, and packets sent again and for the first time.
+fn bulk(kind: Kind, loss: Loss, seed: u64) -> (f64, u64, u64) {
+    let mut spec = FabricSpec::new(4);
+    spec.loss = loss;
+    let mut sim = build(kind, spec, HostSpec::default(), seed);
+    let flow = sim.flow(0, 3, 1 << 20, u64::MAX, Some(MS));
+    sim.run(5 * MS);
+    let before = sim.placed(flow);
+    sim.run(35 * MS);
+    let (again, _, sent) = sim.repairs();
+    (gbps(sim.placed(flow) - before, 30 * MS), again, sent)
+}
+
+/// Bulk throughput under random and burst loss.
+pub fn loss(report: &mut Report, seed: u64) -> Result {
+    let mut table = Table::new(
+        "loss",
+        "Bulk throughput under loss (one flow, 100 Gbit/s, share of the lossless throughput)",
+        &["loss", "metaroce", "kept", "bound 1-p", "sent again", "RoCEv2 model", "kept"],
+    );
+    let base = bulk(Kind::Engine, Loss::None, seed).0;
+    let roce = Kind::Roce { lossless: true };
+    let roce_base = bulk(roce, Loss::None, seed).0;
+    let mut lines = [("metaroce", Vec::new()), ("RoCEv2 model", Vec::new()), ("bound 1-p", Vec::new())];
+    for (name, loss, p, goal) in [
+        ("none", Loss::None, 0.0, None),
+        ("random 0.1 %", Loss::Random(0.001), 0.001, Some(0.995)),
+        ("random 1 %", Loss::Random(0.01), 0.01, Some(0.97)),
+        ("random 2 %", Loss::Random(0.02), 0.02, None),
+        ("random 5 %", Loss::Random(0.05), 0.05, None),
+        ("random 10 %", Loss::Random(0.1), 0.1, Some(0.85)),
+        ("bursts of 4 us, 1 %", Loss::Burst { good: 396_000.0, bad: 4_000.0 }, 0.01, None),
+        ("bursts of 20 us, 5 %", Loss::Burst { good: 380_000.0, bad: 20_000.0 }, 0.05, None),
+    ] {
+        let (rate, again, sent) = bulk(Kind::Engine, loss, seed);
+        let (other, _, _) = bulk(roce, loss, seed);
+        let kept = rate / base;
+        table.row([
+            name.into(),
+            format!("{rate:.2}"),
+            pct(kept),
+            pct(1.0 - p),
+            format!("{} of {}", again, sent),
+            format!("{other:.2}"),
+            pct(other / roce_base),
+        ]);
+        if !matches!(loss, Loss::Burst { .. }) {
+            for (line, y) in lines.iter_mut().zip([kept, other / roce_base, 1.0 - p]) {
+                line.1.push((100.0 * p, 100.0 * y));
+            }
+        }
+        if let Some(goal) = goal {
+            table.goal(format!("at least {} kept at {name}: {}", pct(goal), pct(kept)), kept >= goal);
+        }
+    }
+    table.notes.push("Gbit/s of payload. Loss falls on data and acknowledgements alike.".into());
+    let lines = lines.map(|(name, points)| Line { name: name.into(), points });
+    report.plot("loss", "Throughput kept under random loss", ("loss in %", "% kept"), 100.0, &lines)?;
+    report.add(table);
+    Ok(())
+}
+
+/// Paths with very different delays and no loss: nothing may be sent again.
+pub fn skew(report: &mut Report, seed: u64) -> Result {
+    let mut table = Table::new(
+        "skew",
+        "Paths whose delays differ, no loss",
+        &["one-way delays", "Gbit/s", "sent again", "probes", "packets"],
+    );
+    for (name, far) in [("equal", 0), ("up to 10 fold", 36 * US), ("up to 100 fold", 396 * US)] {
+        let mut spec = FabricSpec::new(4);
+        spec.buffer = 64 << 20;
+        spec.spine_delay = (0..8).map(|i| far * i / 7).collect();
+        let mut sim = build(Kind::Engine, spec, HostSpec::default(), seed);
+        let flow = sim.flow(0, 3, 1 << 20, u64::MAX, Some(MS));
+        sim.run(30 * MS);
+        let (again, probes, sent) = sim.repairs();
+        table.row([
+            name.into(),
+            format!("{:.2}", gbps(sim.placed(flow), 29 * MS)),
+            again.to_string(),
+            probes.to_string(),
+            sent.to_string(),
+        ]);
+        table.goal(format!("no retransmission with delays {name}: {}", again + probes), again + probes == 0);
+    }
+    report.add(table);
+    Ok(())
+}
+
+/// Bytes of state.
+pub fn state(report: &mut Report, _seed: u64) -> Result {
+    let mut table = Table::new("state", "Bytes of engine state", &["what", "bytes"]);
+    for paths in [4, 8, 16] {
+        let hosts = HostSpec { paths, ..HostSpec::default() };
+        let (fixed, buffers, _) = state_bytes(hosts, 64);
+        table.row([format!("connection, {paths} paths: fixed part"), fixed.to_string()]);
+        table.row([format!("connection, {paths} paths: windows of its paths"), buffers.to_string()]);
+    }
+    for window in [16, 64, 256] {
+        let (_, _, qp) = state_bytes(HostSpec::default(), window);
+        table.row([format!("QP, {window} messages in flight, 16 READs"), qp.to_string()]);
+    }
+    report.add(table);
+    Ok(())
+}
+
+/// Many senders, one receiver.
+pub fn incast(report: &mut Report, seed: u64) -> Result {
+    let mut table = Table::new(
+        "incast",
+        "Incast: N senders, one receiver, 100 Gbit/s",
+        &["senders", "transport", "Gbit/s", "Jain", "worst share", "settled after (RTT)", "timeouts", "drops", "max queue KiB"],
+    );
+    let mut lines = Vec::new();
+    for senders in [8usize, 64, 512] {
+        for kind in [Kind::Engine, Kind::Roce { lossless: true }, Kind::Roce { lossless: false }] {
+            let mut spec = FabricSpec::new(senders + 1);
+            spec.hosts_per_leaf = 64.min(spec.hosts.div_ceil(2));
+            spec.spines = 16;
+            spec.buffer = 16 << 20;
+            let hosts = HostSpec { payload: 1408, ..HostSpec::default() };
+            let mut sim = build(kind, spec, hosts, seed);
+            let start = MS;
+            for s in 0..senders {
+                sim.flow(s + 1, 0, 1 << 20, u64::MAX, Some(start));
+            }
+            // Fair share of packets of all senders in flight: the round trip that the queue makes.
+            let step = (20 * US).max(senders as u64 * 2 * US);
+            let mut last: Vec<u64> = vec![0; senders];
+            let mut settled = None;
+            let mut points = Vec::new();
+            let end = start + 5 * MS + 60 * step;
+            let mut t = start;
+            let half = start + (end - start) / 2;
+            let mut at_half = vec![0; senders];
+            while t < end {
+                t += step;
+                sim.run(t);
+                let now: Vec<u64> = (0..senders).map(|f| sim.placed(f)).collect();
+                let rates: Vec<f64> = now.iter().zip(&last).map(|(a, b)| (a - b) as f64).collect();
+                let j = jain(&rates);
+                if j >= 0.99 {
+                    settled = settled.or(Some(t));
+                } else {
+                    settled = None;
+                }
+                points.push(((t - start) as f64 / 1e6, j));
+                if t <= half {
+                    at_half.clone_from(&now);
+                }
+                last = now;
+            }
+            let rates: Vec<f64> = last.iter().zip(&at_half).map(|(a, b)| (a - b) as f64).collect();
+            let sum: f64 = rates.iter().sum();
+            let fair = sum / senders as f64;
+            let worst = rates.iter().map(|r| (r / fair - 1.0).abs()).fold(0.0, f64::max);
+            let j = jain(&rates);
+            let (_, timeouts, _) = sim.repairs();
+            let name = match kind {
+                Kind::Engine => "metaroce",
+                Kind::Roce { lossless: true } => "RoCEv2, PFC",
+                Kind::Roce { lossless: false } => "RoCEv2, lossy",
+            };
+            let after = settled.map(|s| (s - start) as f64 / step as f64);
+            table.row([
+                senders.to_string(),
+                name.into(),
+                format!("{:.2}", gbps(sum as u64, end - half)),
+                format!("{j:.4}"),
+                pct(worst),
+                after.map_or("never".into(), |a| format!("{a:.0}")),
+                timeouts.to_string(),
+                sim.fabric.stats.dropped_full.to_string(),
+                (sim.fabric.stats.max_queue >> 10).to_string(),
+            ]);
+            if kind == Kind::Engine {
+                table.goal(format!("{senders} senders: Jain at least 0.99: {j:.4}"), j >= 0.99);
+                table.goal(format!("{senders} senders: all within 10 % of the fair share: {}", pct(worst)), worst <= 0.1);
+                table.goal(format!("{senders} senders: no timeout: {timeouts}"), timeouts == 0);
+                lines.push(Line { name: format!("metaroce, {senders} senders"), points });
+            }
+        }
+    }
+    report.plot("incast", "Incast: Jain's index over time", ("ms", "Jain"), 1.0, &lines)?;
+    report.add(table);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn short(kind: Kind, loss: Loss) -> (u64, u64) {
+        let mut spec = FabricSpec::new(4);
+        spec.loss = loss;
+        let mut sim = build(kind, spec, HostSpec::default(), 7);
+        let flow = sim.flow(0, 3, 1 << 20, u64::MAX, Some(MS));
+        sim.run(5 * MS);
+        (sim.placed(flow), sim.repairs().0)
+    }
+
+    #[test]
+    fn a_run_depends_on_its_seed_only() {
+        let loss = Loss::Random(0.02);
+        assert_eq!(short(Kind::Engine, loss), short(Kind::Engine, loss));
+    }
+
+    #[test]
+    fn loss_costs_what_is_lost() {
+        let (whole, again) = short(Kind::Engine, Loss::None);
+        assert_eq!(again, 0);
+        let (lossy, again) = short(Kind::Engine, Loss::Random(0.01));
+        assert!(again > 0);
+        assert!(lossy * 100 > whole * 96, "{lossy} of {whole}");
+        let (roce, _) = short(Kind::Roce { lossless: true }, Loss::Random(0.01));
+        assert!(roce < lossy);
+    }
+}
