@@ -92,9 +92,12 @@ impl Handle<ffi::ib_cq> {
     /// Raises an asynchronous event.
     pub fn event(&self, event: CqEvent) {
         self.with(|cq| {
-            // SAFETY: The queue is alive inside the gate.
-            let (device, handler, context) =
-                unsafe { ((*cq).device, (*cq).event_handler, (*cq).cq_context) };
+            // SAFETY: Alive inside the gate; the three fields do not change after creation.
+            let device = unsafe { (*cq).device };
+            // SAFETY: As above.
+            let handler = unsafe { (*cq).event_handler };
+            // SAFETY: As above.
+            let context = unsafe { (*cq).cq_context };
             let Some(handler) = handler else { return };
             let mut ev = ffi::ib_event {
                 device,
@@ -111,9 +114,12 @@ impl Handle<ffi::ib_qp> {
     /// Raises an asynchronous event.
     pub fn event(&self, event: QpEvent) {
         self.with(|qp| {
-            // SAFETY: The queue pair is alive inside the gate.
-            let (device, handler, context) =
-                unsafe { ((*qp).device, (*qp).event_handler, (*qp).qp_context) };
+            // SAFETY: Alive inside the gate; the three fields do not change after creation.
+            let device = unsafe { (*qp).device };
+            // SAFETY: As above.
+            let handler = unsafe { (*qp).event_handler };
+            // SAFETY: As above.
+            let context = unsafe { (*qp).qp_context };
             let Some(handler) = handler else { return };
             let mut ev = ffi::ib_event {
                 device,
@@ -130,9 +136,12 @@ impl Handle<ffi::ib_srq> {
     /// Raises an asynchronous event.
     pub fn event(&self, event: SrqEvent) {
         self.with(|srq| {
-            // SAFETY: The queue is alive inside the gate.
-            let (device, handler, context) =
-                unsafe { ((*srq).device, (*srq).event_handler, (*srq).srq_context) };
+            // SAFETY: Alive inside the gate; the three fields do not change after creation.
+            let device = unsafe { (*srq).device };
+            // SAFETY: As above.
+            let handler = unsafe { (*srq).event_handler };
+            // SAFETY: As above.
+            let context = unsafe { (*srq).srq_context };
             let Some(handler) = handler else { return };
             let mut ev = ffi::ib_event {
                 device,

@@ -4,7 +4,7 @@
 
 use super::{Driver, Ucontext};
 use crate::ffi::bindings as ffi;
-use core::{mem::ManuallyDrop, ptr::NonNull};
+use core::ptr::NonNull;
 use kernel::{
     error::to_result,
     page::{page_align, PAGE_SIZE},
@@ -253,7 +253,5 @@ pub(super) unsafe extern "C" fn mmap(
 /// Only for the core; `entry` comes from [`MmapEntry::new`].
 pub(super) unsafe extern "C" fn mmap_free(entry: *mut ffi::rdma_user_mmap_entry) {
     // SAFETY: It was made from a box of this type, and the core has let it go.
-    drop(ManuallyDrop::into_inner(ManuallyDrop::new(unsafe {
-        KBox::from_raw(entry.cast::<Entry>())
-    })));
+    drop(unsafe { KBox::from_raw(entry.cast::<Entry>()) });
 }

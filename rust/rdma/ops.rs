@@ -348,10 +348,10 @@ impl<D: Driver> Adapter<D> {
             // SAFETY: Valid during the call.
             let udata = unsafe { Udata::from_raw(udata) };
             // SAFETY: Valid during the call.
-            let (attr, flags) = unsafe { ((*init).ah_attr, (*init).flags) };
+            let init = unsafe { &*init };
             // SAFETY: Valid during the call.
-            let attr = AhAttr::new(unsafe { &*attr });
-            let may_sleep = flags & ffi::RDMA_CREATE_AH_SLEEPABLE != 0;
+            let attr = AhAttr::new(unsafe { &*init.ah_attr });
+            let may_sleep = init.flags & ffi::RDMA_CREATE_AH_SLEEPABLE != 0;
             // SAFETY: A new object.
             unsafe { Ah::<D>::init(ah, |new| D::Ah::create(new, &attr, may_sleep, udata)) }
         })
@@ -503,8 +503,11 @@ impl<D: Driver> Adapter<D> {
         ret(|| {
             // SAFETY: Alive.
             let this = unsafe { Qp::<D>::from_raw(qp) };
-            // SAFETY: Both are valid during the call, and distinct.
-            let mut out = unsafe { QpAttrOut::new(&mut *attr, &mut *init) };
+            // SAFETY: Valid during the call.
+            let attr = unsafe { &mut *attr };
+            // SAFETY: Valid during the call, and another structure than `attr`.
+            let init = unsafe { &mut *init };
+            let mut out = QpAttrOut::new(attr, init);
             this.data().query(this, &mut out, QpMask::from_raw(mask))
         })
     }
