@@ -24,6 +24,7 @@ mod recv_queue;
 mod ring;
 mod send_queue;
 mod sge;
+mod srq;
 mod transport;
 
 pub use dev::{newlink, Driver};

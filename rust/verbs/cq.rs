@@ -9,10 +9,11 @@ use crate::{
     sync::SpinLockBh,
 };
 use kernel::{
+    new_mutex,
     prelude::*,
     sync::{
         atomic::{ordering::Relaxed, Atomic},
-        Arc,
+        Arc, Mutex,
     },
 };
 
@@ -121,6 +122,17 @@ impl Cq {
         }
     }
 
+    /// Replaces the ring; what was not polled moves along.
+    fn replace_ring(&self, ring: Ring) -> Result {
+        let mut inner = self.inner.lock();
+        let old = inner.ring.as_ref().ok_or(EINVAL)?;
+        ring.take_over(old, old.consumer(), inner.producer)?;
+        let old = inner.ring.replace(ring);
+        drop(inner);
+        drop(old);
+        Ok(())
+    }
+
     /// Arms the queue; returns whether completions are waiting.
     fn arm(&self, notify: Notify) -> bool {
         let mut inner = self.inner.lock();
@@ -142,7 +154,7 @@ impl Cq {
 pub struct CqObject {
     inner: Arc<Cq>,
     /// Dropped here, in process context; the ring's memory goes with the last user.
-    _map: MmapEntry,
+    map: Pin<KBox<Mutex<MmapEntry>>>,
 }
 
 impl CqObject {
@@ -179,13 +191,38 @@ impl rdma::CqOps<Driver> for CqObject {
         };
         cq.set_cqe(ring.entries());
         let inner = Cq::new(cq.handle().clone(), ring)?;
+        let map = KBox::pin_init(new_mutex!(map, "metaroce cq map"), GFP_KERNEL)?;
         udata.respond(&resp)?;
-        Ok(Self { inner, _map: map })
+        Ok(Self { inner, map })
     }
 
     fn destroy(&self, _cq: &rdma::Cq<Driver>) {
         let ring = self.inner.inner.lock().ring.take();
         drop(ring);
+    }
+
+    fn resize(
+        &self,
+        cq: &rdma::Cq<Driver>,
+        cqe: u32,
+        udata: rdma::Udata<'_>,
+    ) -> Result<u32> {
+        if cqe == 0 || cqe > limits::MAX_CQE {
+            return Err(EINVAL);
+        }
+        let ucontext = udata.ucontext(cq.device()).ok_or(EINVAL)?;
+        let mut kept = self.map.lock();
+        let ring = Ring::new(cqe, core::mem::size_of::<abi::Cqe>())?;
+        let map = MmapEntry::new(ucontext, ring.mem().clone())?;
+        let entries = ring.entries();
+        let resp = abi::CreateCqResp {
+            ring: ring.info(map.offset())?,
+            ..abi::CreateCqResp::default()
+        };
+        self.inner.replace_ring(ring)?;
+        *kept = map;
+        udata.respond(&resp)?;
+        Ok(entries)
     }
 
     fn req_notify(&self, _cq: &rdma::Cq<Driver>, notify: Notify) -> Result<bool> {

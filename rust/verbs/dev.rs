@@ -9,6 +9,7 @@ use super::{
     qp::Qp,
     cq::CqObject,
     qp_modify::QpObject,
+    srq::SrqObject,
     Transport,
 };
 use crate::{
@@ -169,7 +170,7 @@ impl rdma::Driver for Driver {
     type Cq = CqObject;
     type Qp = QpObject;
     type Mr = MrObject;
-    type Srq = rdma::Unsupported;
+    type Srq = SrqObject;
     type Ah = rdma::Unsupported;
 
     fn query_device(dev: &rdma::Device<Self>) -> Result<DeviceAttr> {
@@ -197,6 +198,9 @@ impl rdma::Driver for Driver {
             max_res_rd_atom: limits::MAX_QP.saturating_mul(rd_atomic),
             // Atomic with respect to the CPUs too: they are CPU instructions on the page.
             atomic_cap: rdma::AtomicCap::Global,
+            max_srq: limits::MAX_SRQ,
+            max_srq_wr: limits::MAX_SRQ_WR,
+            max_srq_sge: limits::MAX_SGE,
             max_pkeys: 1,
             local_ca_ack_delay: 15,
             ..DeviceAttr::default()

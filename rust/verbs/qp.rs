@@ -12,6 +12,7 @@ use super::{
     mr::{Access, Mr},
     qp_modify::Attrs,
     recv_queue::{Mismatch, RecvQueue},
+    srq::{SharedRecv, Srq, Taken},
     send_queue::{Context, SendQueue},
     Transport,
 };
@@ -50,6 +51,8 @@ pub enum Target {
         /// Number of the receive.
         ssn: u32,
     },
+    /// A receive taken from a shared queue.
+    Shared(KBox<SharedRecv>),
     /// Part of a region.
     Remote {
         /// The region.
@@ -59,6 +62,14 @@ pub enum Target {
         /// Number of bytes.
         len: u32,
     },
+}
+
+/// Where receives come from.
+pub(super) enum Receives {
+    /// The QP's own queue.
+    Own(RecvQueue),
+    /// A shared queue, and what was taken from it.
+    Shared(Arc<Srq>, Taken),
 }
 
 /// A queue pair.
@@ -82,6 +93,8 @@ pub struct Qp {
     min_rnr_timer: Atomic<u32>,
     dest_qpn: Atomic<u32>,
     comm_est: Atomic<u32>,
+    /// The event was raised.
+    last_wqe: Atomic<u32>,
     /// Whether to tell when SQD has drained.
     sqd_notify: Atomic<u32>,
     #[pin]
@@ -89,7 +102,7 @@ pub struct Qp {
     #[pin]
     sq: SpinLockBh<SendQueue>,
     #[pin]
-    rq: SpinLockBh<RecvQueue>,
+    rq: SpinLockBh<Receives>,
     #[pin]
     link: SpinLockBh<Option<Link>>,
 }
@@ -104,7 +117,7 @@ pub(super) struct QpParts {
     pub(super) signal_all: bool,
     pub(super) cap: QpCap,
     pub(super) sq: SendQueue,
-    pub(super) rq: RecvQueue,
+    pub(super) rq: Receives,
 }
 
 /// `enum ib_wc_status` of an engine status.
@@ -158,6 +171,7 @@ impl Qp {
                 min_rnr_timer: Atomic::new(0),
                 dest_qpn: Atomic::new(0),
                 comm_est: Atomic::new(0),
+                last_wqe: Atomic::new(0),
                 sqd_notify: Atomic::new(0),
                 attrs <- new_mutex!(Attrs::default(), "metaroce qp attrs"),
                 sq <- new_spinlock_bh!(parts.sq, "metaroce sq"),
@@ -359,12 +373,45 @@ impl Qp {
     /// A receive for message `ssn` of `total_len` bytes. Softirq.
     pub fn match_recv(&self, ssn: u32, total_len: u32) -> Result<Target, Refusal> {
         self.may_receive()?;
-        let matched = self.rq.lock().match_recv(&self.dev, self.pd, ssn, total_len);
+        let matched = match &mut *self.rq.lock() {
+            Receives::Own(rq) => rq
+                .match_recv(&self.dev, self.pd, ssn, total_len)
+                .map(|()| Target::Recv { ssn }),
+            Receives::Shared(srq, taken) => self.take_shared(srq, taken, ssn, total_len),
+        };
         match matched {
-            Ok(()) => Ok(Target::Recv { ssn }),
+            Ok(target) => Ok(target),
             Err(Mismatch::NotPosted) => Err(self.rnr()),
             Err(Mismatch::TooLong) => Err(Refusal::Length),
             Err(Mismatch::Broken) => Err(Refusal::Operation),
+        }
+    }
+
+    fn take_shared(
+        &self,
+        srq: &Srq,
+        taken: &mut Taken,
+        ssn: u32,
+        need: u32,
+    ) -> Result<Target, Mismatch> {
+        match taken.failed {
+            // Asked again, or about a later message of a stream that fails.
+            Some((failed, _, why)) if failed == ssn => return Err(why),
+            Some(_) => return Err(Mismatch::NotPosted),
+            None => (),
+        }
+        taken.reserve().map_err(|_| Mismatch::NotPosted)?;
+        let room = KBox::<SharedRecv>::new_uninit(GFP_ATOMIC).map_err(|_| Mismatch::NotPosted)?;
+        match srq.take(&self.dev, ssn, need) {
+            Ok(recv) => {
+                taken.add(ssn, recv.wr_id);
+                Ok(Target::Shared(KBox::write(room, recv)))
+            }
+            Err((_, Mismatch::NotPosted)) => Err(Mismatch::NotPosted),
+            Err((wr_id, why)) => {
+                taken.failed = Some((ssn, wr_id, why));
+                Err(why)
+            }
         }
     }
 
@@ -410,7 +457,11 @@ impl Qp {
         match target {
             Target::Empty if len == 0 => Ok(()),
             Target::Empty => Err(Refusal::InvalidRequest),
-            Target::Recv { ssn } => self.rq.lock().scatter(*ssn, offset, len, &mut f),
+            Target::Recv { ssn } => match &*self.rq.lock() {
+                Receives::Own(rq) => rq.scatter(*ssn, offset, len, &mut f),
+                Receives::Shared(..) => Err(Refusal::Operation),
+            },
+            Target::Shared(recv) => recv.scatter(offset, len, &mut f),
             Target::Remote {
                 mr,
                 offset: start,
@@ -442,9 +493,6 @@ impl Qp {
 
     /// A message that consumed a receive is complete. Softirq.
     pub fn complete_recv(&self, target: Target, done: RecvDone) {
-        let Target::Recv { ssn } = target else {
-            return;
-        };
         let (opcode, flags, imm) = match done.opcode {
             Opcode::WriteImm => (
                 abi::wc_opcode::RECV_RDMA_WITH_IMM,
@@ -458,11 +506,15 @@ impl Qp {
             _ => (abi::wc_opcode::RECV, 0, 0),
         };
         let mut rq = self.rq.lock();
-        if rq.oldest() != ssn {
-            // Flushed already: the QP failed meanwhile.
-            return;
-        }
-        let Some(wr_id) = rq.complete_next() else {
+        // A receive that is not there any more was flushed: the QP failed meanwhile.
+        let wr_id = match (&mut *rq, &target) {
+            (Receives::Own(rq), Target::Recv { ssn }) if rq.oldest() == *ssn => rq.complete_next(),
+            (Receives::Shared(_, taken), Target::Shared(recv)) => {
+                taken.remove(recv.ssn).then_some(recv.wr_id)
+            }
+            _ => None,
+        };
+        let Some(wr_id) = wr_id else {
             return;
         };
         let wake = self.recv_cq.push(
@@ -514,10 +566,12 @@ impl Qp {
     /// Completes receive `ssn`, the oldest one, with an error of its own.
     fn fail_recv(&self, ssn: u32, status: WcStatus) {
         let mut rq = self.rq.lock();
-        if rq.oldest() != ssn {
-            return;
-        }
-        let Some(wr_id) = rq.complete_next() else {
+        let wr_id = match &mut *rq {
+            Receives::Own(rq) if rq.oldest() == ssn => rq.complete_next(),
+            Receives::Own(_) => None,
+            Receives::Shared(_, taken) => taken.failed.take().map(|(_, wr_id, _)| wr_id),
+        };
+        let Some(wr_id) = wr_id else {
             return;
         };
         let wake = self.push_recv_error(wr_id, status);
@@ -579,16 +633,30 @@ impl Qp {
         }
         let mut wake = Wake::default();
         let mut rq = self.rq.lock();
-        // Before looking: what user space posts from now on it announces.
-        rq.announce();
-        for _ in 0..rq.entries() {
-            let Some(wr_id) = rq.complete_next() else {
-                break;
-            };
-            wake = wake.and(self.push_recv_error(wr_id, WcStatus::WrFlushErr));
-        }
+        let last_wqe = match &mut *rq {
+            Receives::Own(rq) => {
+                // Before looking: what user space posts from now on it announces.
+                rq.announce();
+                for _ in 0..rq.entries() {
+                    let Some(wr_id) = rq.complete_next() else {
+                        break;
+                    };
+                    wake = wake.and(self.push_recv_error(wr_id, WcStatus::WrFlushErr));
+                }
+                false
+            }
+            Receives::Shared(_, taken) => {
+                while let Some(wr_id) = taken.pop() {
+                    wake = wake.and(self.push_recv_error(wr_id, WcStatus::WrFlushErr));
+                }
+                true
+            }
+        };
         drop(rq);
         self.recv_cq.wake(wake);
+        if last_wqe && self.last_wqe.xchg(1, Full) == 0 {
+            self.handle.event(QpEvent::LastWqeReached);
+        }
     }
 
     /// Back to RESET. Process context, `attrs` held.
@@ -598,7 +666,15 @@ impl Qp {
             BoundTransport::detach(self);
         }
         self.sq.lock().reset();
-        self.rq.lock().reset();
+        let old = match &mut *self.rq.lock() {
+            Receives::Own(rq) => {
+                rq.reset();
+                None
+            }
+            Receives::Shared(_, taken) => Some(core::mem::take(taken)),
+        };
+        drop(old);
+        self.last_wqe.store(0, Relaxed);
         self.stopped.store(0, Relaxed);
         self.comm_est.store(0, Relaxed);
         self.sqd_notify.store(0, Relaxed);
@@ -613,7 +689,10 @@ impl Qp {
         }
         self.dev.qps.remove(self.qpn);
         let sq = self.sq.lock().close();
-        let rq = self.rq.lock().close();
+        let rq = match &mut *self.rq.lock() {
+            Receives::Own(rq) => Some(rq.close()),
+            Receives::Shared(..) => None,
+        };
         drop(sq);
         drop(rq);
     }

@@ -14,10 +14,11 @@
 use super::{
     dev::{device_of, QP_ACCESS},
     limits,
-    qp::{Qp, QpParts},
+    qp::{Qp, QpParts, Receives},
     recv_queue::RecvQueue,
     ring::Ring,
     send_queue::SendQueue,
+    srq::Taken,
     AddressVector, Driver, Transport,
 };
 use crate::{
@@ -149,7 +150,8 @@ impl Attrs {
 pub struct QpObject {
     inner: Arc<Qp>,
     _sq_map: MmapEntry,
-    _rq_map: MmapEntry,
+    /// `None` with a shared receive queue.
+    _rq_map: Option<MmapEntry>,
 }
 
 impl QpObject {
@@ -255,7 +257,7 @@ impl rdma::QpOps<Driver> for QpObject {
         udata: Option<rdma::Udata<'_>>,
     ) -> Result<Self> {
         let udata = udata.ok_or(EOPNOTSUPP)?;
-        if attr.qp_type() != QpType::Rc || attr.create_flags() != 0 || new.srq().is_some() {
+        if attr.qp_type() != QpType::Rc || attr.create_flags() != 0 {
             return Err(EOPNOTSUPP);
         }
         let want = attr.cap();
@@ -274,13 +276,17 @@ impl rdma::QpOps<Driver> for QpObject {
             want.max_send_wr,
             size_of::<abi::SendWqe>().saturating_add(payload),
         )?;
-        let rq_ring = Ring::new(
-            want.max_recv_wr,
-            size_of::<abi::RecvWqe>().saturating_add(sge_bytes(max_recv_sge)),
-        )?;
+        let srq = new.srq().map(|srq| srq.data().inner().clone());
+        let rq_ring = match &srq {
+            Some(_) => None,
+            None => Some(Ring::new(
+                want.max_recv_wr,
+                size_of::<abi::RecvWqe>().saturating_add(sge_bytes(max_recv_sge)),
+            )?),
+        };
         let cap = QpCap {
             max_send_wr: sq_ring.entries(),
-            max_recv_wr: rq_ring.entries(),
+            max_recv_wr: rq_ring.as_ref().map_or(0, Ring::entries),
             max_send_sge,
             max_recv_sge,
             max_inline_data: want.max_inline_data,
@@ -288,10 +294,17 @@ impl rdma::QpOps<Driver> for QpObject {
 
         let ucontext = udata.ucontext(new.device()).ok_or(EINVAL)?;
         let sq_map = MmapEntry::new(ucontext, sq_ring.mem().clone())?;
-        let rq_map = MmapEntry::new(ucontext, rq_ring.mem().clone())?;
+        let rq_map = match &rq_ring {
+            Some(ring) => Some(MmapEntry::new(ucontext, ring.mem().clone())?),
+            None => None,
+        };
+        let rq_info = match (&rq_ring, &rq_map) {
+            (Some(ring), Some(map)) => ring.info(map.offset())?,
+            _ => abi::RingInfo::default(),
+        };
         let resp = abi::CreateQpResp {
             sq: sq_ring.info(sq_map.offset())?,
-            rq: rq_ring.info(rq_map.offset())?,
+            rq: rq_info,
             max_inline: cap.max_inline_data,
             max_send_sge,
             max_recv_sge,
@@ -308,7 +321,11 @@ impl rdma::QpOps<Driver> for QpObject {
             signal_all: attr.signal_all(),
             cap,
             sq: SendQueue::new(sq_ring, max_send_sge, cap.max_inline_data)?,
-            rq: RecvQueue::new(rq_ring, max_recv_sge)?,
+            rq: match (rq_ring, srq) {
+                (_, Some(srq)) => Receives::Shared(srq, Taken::default()),
+                (Some(ring), None) => Receives::Own(RecvQueue::new(ring, max_recv_sge)?),
+                (None, None) => return Err(EINVAL),
+            },
         });
         let (qpn, inner) = loop {
             let made = dev.qps.insert_random(QPN_MASK, GFP_KERNEL, |qpn| {

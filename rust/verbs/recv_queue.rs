@@ -64,7 +64,8 @@ pub(super) fn load_recv(
         total = total.saturating_add(u64::from(sge.length));
         offset = offset.saturating_add(core::mem::size_of::<abi::Sge>());
     }
-    Ok((wqe.wr_id, wqe.num_sge, total.min(u64::from(limits::MAX_MSG_SIZE))))
+    let total = total.min(u64::from(limits::MAX_MSG_SIZE));
+    Ok((wqe.wr_id, wqe.num_sge, total))
 }
 
 impl RecvQueue {

@@ -91,6 +91,28 @@ impl Ring {
         let _ = self.mem.write_u32_release(abi::RING_CONSUMER, 0);
     }
 
+    /// Starts with the entries `from..to` of `old`, under the same indices. `EINVAL` if they do not
+    /// fit. The process has been kept from both rings.
+    pub(super) fn take_over(&self, old: &Ring, from: u32, to: u32) -> Result {
+        let n = to.wrapping_sub(from);
+        if n > self.entries || n > old.entries || self.stride != old.stride {
+            return Err(EINVAL);
+        }
+        let mut buf = [0u8; 64];
+        for i in 0..n {
+            let index = from.wrapping_add(i);
+            // Strides are multiples of 64.
+            for at in (0..self.stride).step_by(buf.len()) {
+                if old.read_bytes(index, at, &mut buf) {
+                    self.write(index, at, &buf);
+                }
+            }
+        }
+        let _ = self.mem.write_u32(abi::RING_PRODUCER, to);
+        let _ = self.mem.write_u32_release(abi::RING_CONSUMER, from);
+        Ok(())
+    }
+
     /// Offset of `len` bytes `at` bytes into slot `index`, if they lie in the slot.
     fn place(&self, index: u32, at: usize, len: usize) -> Option<usize> {
         if at.checked_add(len)? > self.stride {
