@@ -7,10 +7,16 @@
 //! the number of senders, and the grant is
 //!
 //! ```text
-//! grant = capacity * 15/16 / senders        no limit while there is one sender only
+//! grant  = capacity * 15/16 / senders       no limit while there is one sender only
+//! period = max(configured, senders * 16 KiB / capacity)
 //! ```
+//!
+//! The period grows with the number of senders, as each must have had the time to send something.
 
 use super::time::{Instant, Span};
+
+/// What a sender needs to be allowed to send within a period, in bytes: a burst of large packets.
+const TURN: u64 = 16 * 1024;
 
 /// Counts active senders in periods.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +43,10 @@ impl Receiver {
 
     /// A burst of `member` came in; returns its grant in KiB per millisecond, 0 = no limit.
     pub fn on_burst(&mut self, now: Instant, member: &mut Member) -> u32 {
-        if now.since(self.since) >= self.period {
+        let turns = u64::from(self.last.max(self.current)).saturating_mul(TURN);
+        // Bytes by KiB per ms are 1000000/1024 ns.
+        let turns = turns.saturating_mul(976).checked_div(u64::from(self.capacity)).unwrap_or(0);
+        if now.since(self.since) >= self.period.max(Span::from_nanos(turns)) {
             self.last = self.current;
             self.current = 0;
             self.since = now;

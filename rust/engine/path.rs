@@ -107,6 +107,8 @@ pub struct TxPath<S: Store> {
     pub cc: Controller,
     /// Where its packets leave.
     pub route: Route,
+    /// When it last moved to another route.
+    pub moved_at: Instant,
     /// Counters.
     pub stats: PathStats,
 }
@@ -137,6 +139,7 @@ impl<S: Store> TxPath<S> {
             rtt: Rtt::default(),
             cc,
             route,
+            moved_at: Instant::default(),
             stats: PathStats::default(),
         }
     }
@@ -467,15 +470,15 @@ impl<S: Store> TxPath<S> {
         !self.lost.is_empty()
     }
 
-    /// When the probe time-out has come: the packet to send again.
-    pub fn on_timeout(&mut self, now: Instant) -> Option<Psn> {
+    /// Whether the probe time-out has come; books it. To be followed by [`Self::probe`].
+    pub fn on_timeout(&mut self, now: Instant) -> bool {
         if self.pto_at.is_none_or(|at| at > now) {
-            return None;
+            return false;
         }
-        let Some(back) = self.pending.first_from(self.una.get()) else {
+        if self.pending.is_empty() {
             self.pto_at = None;
-            return None;
-        };
+            return false;
+        }
         if self.backoff == 0 {
             self.probe_since = now;
         }
@@ -484,7 +487,12 @@ impl<S: Store> TxPath<S> {
             self.cc.on_silence();
         }
         self.stats.probes = self.stats.probes.wrapping_add(1);
-        let psn = self.una.plus(back);
+        true
+    }
+
+    /// The packet to probe with: the oldest. The caller sends it.
+    pub fn probe(&mut self) -> Option<Psn> {
+        let psn = self.una.plus(self.pending.first_from(self.una.get())?);
         self.mark_lost(psn);
         self.lost.clear(psn.get());
         Some(psn)
@@ -530,6 +538,8 @@ pub struct RxPath {
     echo_tx: u8,
     echo_at: Instant,
     unreported: u32,
+    /// Plane of the packet that arrived last: acknowledgements go back over it.
+    pub plane: u8,
 }
 
 impl RxPath {

@@ -6,6 +6,9 @@ use super::time::{Instant, Span};
 
 /// Before any sample the probe time-out is this.
 const INITIAL_PTO: Span = Span::from_millis(10);
+/// The shortest probe time-out before data was acknowledged: the handshake's round trip is that of an
+/// idle network, the first answer to many senders at once may take much longer.
+const FIRST_PTO: Span = Span::from_millis(3);
 /// A probe never goes out earlier than this: timers and softirqs are not more exact.
 const MIN_PTO: Span = Span::from_micros(500);
 /// The minimum is forgotten after so long.
@@ -19,6 +22,7 @@ pub struct Rtt {
     min: Span,
     min_at: Instant,
     latest: Span,
+    samples: u8,
 }
 
 impl Rtt {
@@ -26,6 +30,7 @@ impl Rtt {
     pub fn sample(&mut self, now: Instant, rtt: Span) {
         let r = rtt.as_nanos().max(1);
         self.latest = rtt;
+        self.samples = self.samples.saturating_add(1);
         match self.srtt {
             None => {
                 self.srtt = Some(Span::from_nanos(r));
@@ -53,6 +58,11 @@ impl Rtt {
         self.srtt
     }
 
+    /// Whether there are samples besides that of the handshake.
+    pub fn is_proven(&self) -> bool {
+        self.samples > 1
+    }
+
     /// Smallest recent round-trip time; zero while unknown.
     pub fn min(&self) -> Span {
         self.min
@@ -69,7 +79,10 @@ impl Rtt {
     pub fn probe_timeout(&self) -> Span {
         match self.srtt {
             None => INITIAL_PTO,
-            Some(s) => s.plus(self.var.times(4)).plus(Span::from_micros(100)).max(MIN_PTO),
+            Some(s) => {
+                let least = if self.is_proven() { MIN_PTO } else { FIRST_PTO };
+                s.plus(self.var.times(4)).plus(Span::from_micros(100)).max(least)
+            }
         }
     }
 }

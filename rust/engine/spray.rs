@@ -30,8 +30,10 @@ impl Sprayer {
     ) -> Option<u8> {
         let n = paths.len();
         let mut best: Option<(u64, u32, u8)> = None;
-        for (i, path) in paths.enumerate() {
-            let id = u8::try_from(i).unwrap_or(u8::MAX);
+        let mut next = 0u8;
+        for path in paths {
+            let id = next;
+            next = next.wrapping_add(1);
             if path.unanswered() >= 2 || !path.has_room(bytes) {
                 continue;
             }

@@ -11,7 +11,7 @@ use super::super::path::RxPath;
 use super::super::stream::STREAM_WINDOW;
 use super::super::time::{Instant, Span};
 use super::super::wire::{Common, Handshake, Kind, HANDSHAKE_LEN};
-use super::{controller, Connection, Remote};
+use super::{controller, initial_route, Connection, Remote};
 
 /// First and longest interval between questions.
 const INIT_FIRST: Span = Span::from_millis(5);
@@ -48,16 +48,15 @@ impl<S: Store, H: Host> Connection<S, H> {
         }
     }
 
+    /// Each try takes another route, there and back: one of them will work.
     fn send_handshake(&self, common: Common, hs: &Handshake, host: &mut H) {
         let mut buf = [0u8; HANDSHAKE_LEN];
         let n = hs.emit(common, &mut buf);
-        let which = usize::from(self.hs.tries);
-        let path = which.checked_rem(self.paths.len()).unwrap_or(0);
         host.transmit(&Transmit {
             header: buf.get(..n).unwrap_or(&[]),
             payload: PayloadSource::None,
-            route: self.route_of(path),
-            path: u8::try_from(path).unwrap_or(0),
+            route: initial_route(&self.config, usize::from(common.tx_count)),
+            path: 0,
             ect: false,
         });
     }
@@ -65,9 +64,8 @@ impl<S: Store, H: Host> Connection<S, H> {
     /// Asks the peer who it is, unless that has just been done.
     pub(super) fn start_init(&mut self, now: Instant, host: &mut H) {
         if self.hs.sent_at.is_some_and(|at| now.since(at) < INIT_MIN_GAP) {
-            if self.hs.retry_at.is_none() {
-                self.hs.retry_at = Some(now.after(INIT_MIN_GAP));
-            }
+            let soon = Some(now.after(INIT_MIN_GAP));
+            self.hs.retry_at = Instant::earliest(self.hs.retry_at, soon);
             return;
         }
         self.hs.tries = 0;
@@ -95,7 +93,10 @@ impl<S: Store, H: Host> Connection<S, H> {
         self.send_handshake(common, &self.own_handshake(nonce), host);
         self.hs.sent_at = Some(now);
         self.hs.retry_at = Some(now.after(INIT_FIRST.backed_off(self.hs.tries, INIT_MAX)));
-        self.hs.tries = self.hs.tries.saturating_add(1);
+        self.hs.tries = match self.hs.tries {
+            u8::MAX => REVALIDATE_TRIES,
+            tries => tries.wrapping_add(1),
+        };
     }
 
     /// Time for another try?
@@ -111,7 +112,7 @@ impl<S: Store, H: Host> Connection<S, H> {
         self.send_init(now, host);
     }
 
-    pub(super) fn on_init(&mut self, now: Instant, hs: &Handshake, host: &mut H) {
+    pub(super) fn on_init(&mut self, now: Instant, tries: u8, hs: &Handshake, host: &mut H) {
         let peer = Remote { conn_id: hs.conn_id, tag: hs.tag, epoch: hs.epoch };
         if self.hs.established && peer != self.remote {
             self.start_init(now, host);
@@ -121,7 +122,7 @@ impl<S: Store, H: Host> Connection<S, H> {
             kind: Kind::InitAck,
             flags: 0,
             path: 0,
-            tx_count: 0,
+            tx_count: tries,
             conn_id: hs.conn_id,
             tag: hs.tag,
             seq: 0,
@@ -189,7 +190,8 @@ impl<S: Store, H: Host> Connection<S, H> {
         }
         self.ack_due = 0;
         self.repair = 0;
-        for (_, stream) in self.streams.iter_mut() {
+        for slot in 0..u32::try_from(self.streams.capacity()).unwrap_or(0) {
+            let Some((_, stream)) = self.streams.at(slot) else { continue };
             if stream.touched {
                 stream.requester.fail_oldest_for_restart(now, &stream.qp, host);
                 stream.responder.close();

@@ -3,6 +3,7 @@
 //! A connection: one pair of devices, with its paths below and its streams above.
 
 mod handshake;
+mod rejoin;
 mod rx;
 mod table;
 mod timers;
@@ -93,6 +94,7 @@ pub struct Connection<S: Store, H: Host> {
     grant_in: u32,
     heard: Instant,
     scan_at: Option<Instant>,
+    scanned: Instant,
     silent: bool,
     random: u64,
 }
@@ -136,6 +138,7 @@ impl<S: Store, H: Host> Connection<S, H> {
             grant_in: 0,
             heard: Instant::default(),
             scan_at: None,
+            scanned: Instant::default(),
             silent: false,
             random: local.seed,
         };
@@ -246,7 +249,7 @@ impl<S: Store, H: Host> Connection<S, H> {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.requester.on_kick(now);
             let at = stream.requester.deadline(heard);
-            self.scan_at = Instant::earliest(self.scan_at, at);
+            self.schedule_scan(at);
         }
         self.streams.activate(id);
         self.pump(now, host);

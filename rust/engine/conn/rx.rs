@@ -30,7 +30,7 @@ impl<S: Store, H: Host> Connection<S, H> {
         };
         match packet {
             Packet::Init(hs) => {
-                self.on_init(now, &hs, host);
+                self.on_init(now, common.tx_count, &hs, host);
                 return Handled::Control;
             }
             Packet::Reset => {
@@ -81,6 +81,7 @@ impl<S: Store, H: Host> Connection<S, H> {
         let id = usize::from(common.path);
         let seq = Psn::new(common.seq);
         let Some(path) = self.paths.get_mut(id) else { return Handled::Malformed };
+        path.rx.plane = meta.plane;
         match path.rx.on_arrival(now, seq, common.tx_count, meta.ce) {
             Arrival::Beyond => return Handled::Ignored,
             Arrival::Duplicate => {
@@ -187,8 +188,8 @@ impl<S: Store, H: Host> Connection<S, H> {
                     r.on_nak(now, slot.index, slot.attempt, nak.reason, nak.timer);
                     let error = r.complete(now, &stream.qp, host);
                     let at = r.deadline(self.heard);
-                    self.scan_at = Instant::earliest(self.scan_at, at);
                     stream.raise(error, host);
+                    self.schedule_scan(at);
                 }
                 Content::Response => stream.responder.on_acked(slot.index),
             }
@@ -219,18 +220,23 @@ impl<S: Store, H: Host> Connection<S, H> {
         self.send_control(id, ack.echo_tx, buf.get(..n).unwrap_or(&[]), host);
     }
 
-    /// Sends feedback over the path's own route; when the peer had to repeat itself, that route may
-    /// be the cause, and another one is tried.
+    /// Sends feedback over the path's own port and the plane on which its last packet came in; when the
+    /// peer had to repeat itself, that route may be the cause, and another one is tried.
     fn send_control(&mut self, path: u8, tx_count: u8, bytes: &[u8], host: &mut H) {
         let shift = usize::from(tx_count.saturating_sub(2));
         let via = usize::from(path)
             .saturating_add(shift)
             .checked_rem(self.active_paths)
             .unwrap_or(0);
+        let mut route = self.route_of(via);
+        if shift == 0 {
+            let heard = self.paths.get(via).map_or(0, |p| p.rx.plane);
+            route.plane = heard.min(self.config.planes.saturating_sub(1));
+        }
         host.transmit(&Transmit {
             header: bytes,
             payload: PayloadSource::None,
-            route: self.route_of(via),
+            route,
             path,
             ect: false,
         });
@@ -242,6 +248,7 @@ impl<S: Store, H: Host> Connection<S, H> {
             let path = self.ack_due.trailing_zeros();
             self.send_ack(now, u8::try_from(path).unwrap_or(0), host);
         }
+        self.rejoin(now, host);
         self.pump(now, host);
     }
 }

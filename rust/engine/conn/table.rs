@@ -26,7 +26,7 @@ pub struct StreamTable<S: Store, H: Host> {
     count: u32,
     /// Where to look for a free slot.
     hint: u32,
-    /// First generation of slots in this table.
+    /// Active list.
     head: Option<u32>,
     tail: Option<u32>,
 }
@@ -194,15 +194,6 @@ impl<S: Store, H: Host> StreamTable<S, H> {
         let s = self.slots.get_mut(slot as usize)?;
         let id = StreamId { slot, generation: s.generation };
         s.stream.as_mut().map(|stream| (id, stream))
-    }
-
-    /// All streams.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (StreamId, &mut Stream<S, H>)> {
-        self.slots.iter_mut().enumerate().filter_map(|(i, s)| {
-            let slot = u32::try_from(i).ok()?;
-            let id = StreamId { slot, generation: s.generation };
-            s.stream.as_mut().map(|stream| (id, stream))
-        })
     }
 
     /// Appends a stream to the active list, unless it is there.

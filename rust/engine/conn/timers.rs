@@ -36,32 +36,48 @@ impl<S: Store, H: Host> Connection<S, H> {
         if self.scan_at.is_some_and(|at| at <= now) {
             self.scan(now, host);
         }
+        self.rejoin(now, host);
         self.pump(now, host);
     }
 
     fn probe(&mut self, now: Instant, id: usize, host: &mut H) {
         let heard = self.heard;
         let Some(path) = self.paths.get_mut(id) else { return };
-        let Some(psn) = path.tx.on_timeout(now) else { return };
+        if !path.tx.on_timeout(now) {
+            return;
+        }
         let tries = path.tx.unanswered();
         let others = heard > path.tx.probing_since();
         let fails = tries > MOVE_AFTER && others && (tries - MOVE_AFTER) % 2 == 1;
         if fails || tries.checked_rem(MOVE_ALL_AFTER) == Some(0) {
-            self.move_path(id, host);
+            self.move_path(now, id, host);
         }
-        self.resend(now, id, psn, host);
+        if let Some(psn) = self.paths.get_mut(id).and_then(|path| path.tx.probe()) {
+            self.resend(now, id, psn, host);
+        }
         if now.since(heard) > SILENCE && !self.silent {
             self.silent = true;
             self.notify(ConnEvent::Silent, host);
         }
     }
 
-    /// Gives a path another source port, and every second time another plane.
-    fn move_path(&mut self, id: usize, host: &mut H) {
+    /// Another plane for a path; the paths of one plane spread over all others.
+    fn next_plane(&self, id: usize, plane: u8) -> u8 {
+        let planes = self.config.planes;
+        let turn = id.checked_div(usize::from(planes)).unwrap_or(0);
+        let others = usize::from(planes.saturating_sub(1));
+        let step = turn.checked_rem(others).map_or(0, |n| u8::try_from(n).unwrap_or(0));
+        let plane = u16::from(plane).saturating_add(1).saturating_add(u16::from(step));
+        let plane = plane.checked_rem(u16::from(planes)).unwrap_or(0);
+        u8::try_from(plane).unwrap_or(0)
+    }
+
+    /// Gives a path another source port and, if there are several, another plane.
+    fn move_path(&mut self, now: Instant, id: usize, host: &mut H) {
         let config = self.config;
         let n = u8::try_from(self.active_paths).unwrap_or(1);
-        let Some(path) = self.paths.get_mut(id) else { return };
-        let old = path.tx.route;
+        let old = self.route_of(id);
+        let plane = self.next_plane(id, old.plane);
         let ports = config.ports_per_plane;
         // Stepping by the number of paths avoids ports of other paths as long as there are enough.
         let mut step = n.checked_rem(ports).unwrap_or(0);
@@ -72,12 +88,9 @@ impl<S: Store, H: Host> Connection<S, H> {
             .saturating_add(u16::from(step))
             .checked_rem(u16::from(ports))
             .unwrap_or(0);
-        let plane = if path.tx.stats.moves % 2 == 1 {
-            old.plane.wrapping_add(1).checked_rem(config.planes).unwrap_or(0)
-        } else {
-            old.plane
-        };
         let route = Route { plane, port_slot: u8::try_from(port).unwrap_or(0) };
+        let Some(path) = self.paths.get_mut(id) else { return };
+        path.tx.moved_at = now;
         path.tx.change_route(route, true);
         self.repair |= 1u64.wrapping_shl(u32::try_from(id).unwrap_or(0));
         let path = u8::try_from(id).unwrap_or(0);
@@ -91,10 +104,11 @@ impl<S: Store, H: Host> Connection<S, H> {
             return;
         }
         for id in 0..self.active_paths {
+            let elsewhere = self.next_plane(id, plane);
             let Some(path) = self.paths.get_mut(id) else { return };
             if path.tx.route.plane == plane {
-                let mut route = path.tx.route;
-                route.plane = plane.wrapping_add(1).checked_rem(planes).unwrap_or(0);
+                let route = Route { plane: elsewhere, ..path.tx.route };
+                path.tx.moved_at = now;
                 path.tx.change_route(route, true);
                 self.repair |= 1u64.wrapping_shl(u32::try_from(id).unwrap_or(0));
                 let path = u8::try_from(id).unwrap_or(0);
@@ -110,12 +124,27 @@ impl<S: Store, H: Host> Connection<S, H> {
         let mut next = None;
         for slot in 0..u32::try_from(self.streams.capacity()).unwrap_or(0) {
             let Some((id, stream)) = self.streams.at(slot) else { continue };
-            let error = stream.requester.on_time(now, heard, &stream.qp, host);
+            let requester = &mut stream.requester;
+            let (woken, error) = requester.on_time(now, heard, &stream.qp, host);
+            next = Instant::earliest(next, requester.deadline(heard));
             stream.raise(error, host);
-            next = Instant::earliest(next, stream.requester.deadline(heard));
-            self.streams.activate(id);
+            if woken {
+                self.streams.activate(id);
+            }
         }
-        // Never in the past: a deadline not served now would be served for ever.
-        self.scan_at = next.map(|at| at.max(now.after(Span::from_micros(10))));
+        self.scanned = now;
+        self.scan_at = None;
+        self.schedule_scan(next);
+    }
+
+    /// Sees to it that the streams are looked at at `at`. Looking at all of them costs time, so there is a
+    /// gap between two looks that grows with their number; this also keeps a deadline
+    /// that was not served from being served for ever.
+    pub(super) fn schedule_scan(&mut self, at: Option<Instant>) {
+        let Some(at) = at else { return };
+        let streams = u64::try_from(self.streams.len()).unwrap_or(0);
+        let gap = Span::from_micros(streams.saturating_add(9));
+        let at = at.max(self.scanned.after(gap));
+        self.scan_at = Instant::earliest(self.scan_at, Some(at));
     }
 }

@@ -10,6 +10,8 @@ use super::super::time::Instant;
 use super::super::wire::{Kind, COMMON_LEN, MAX_DATA_HEADER, MAX_HEADER};
 use super::{Connection, StreamId};
 
+/// Packets in flight before the receiver has answered with a grant: hundreds may begin at once.
+const FIRST_FLIGHT: u64 = 8;
 /// Bytes a stream may send in its turn.
 const QUANTUM: i32 = 16 * 1024;
 
@@ -33,7 +35,13 @@ impl<S: Store, H: Host> Connection<S, H> {
                 self.streams.pop_front();
                 continue;
             };
-            let Some((content, piece)) = next_piece(stream, now, max, window, host) else {
+            let next = next_piece(stream, now, max, window, host);
+            if self.scan_at.is_none() {
+                // The first request after a pause begins to wait here.
+                let at = stream.requester.deadline(self.heard);
+                self.scan_at = Instant::earliest(None, at);
+            }
+            let Some((content, piece)) = next else {
                 self.streams.pop_front();
                 continue;
             };
@@ -53,36 +61,33 @@ impl<S: Store, H: Host> Connection<S, H> {
             // Faults on the way have left VOIDs to be sent.
             self.repair_all(now, host);
         }
-        self.note_deadlines();
     }
 
-    /// Streams that began to wait while pulling have a deadline.
-    fn note_deadlines(&mut self) {
-        if self.scan_at.is_none() {
-            // Cheap: only streams of the active list can have changed; the list's first is enough to
-            // get the scan going, which then looks at all.
-            let heard = self.heard;
-            if let Some(slot) = self.streams.front() {
-                if let Some((_, stream)) = self.streams.at(slot) {
-                    self.scan_at = stream.requester.deadline(heard);
-                }
-            }
-        }
-    }
-
-    /// Whether another packet would exceed what the receiver granted: grant * srtt in flight.
+    /// Whether another packet would exceed what the receiver granted, or, before it has granted
+    /// anything, the first flight.
+    ///
+    /// ```text
+    /// inflight <= grant * max(5/4 min_rtt + 20 us, srtt/2)
+    /// ```
+    ///
+    /// The smallest round-trip time, because the present one contains the queue that is to go away;
+    /// half of the present one, so that a host that has become slow is not throttled to nothing.
     fn over_grant(&self, bytes: u32) -> bool {
-        if self.grant_in == 0 {
+        let paths = || self.paths.iter().take(self.active_paths);
+        let mut limit = u64::from(bytes).saturating_mul(FIRST_FLIGHT);
+        if self.grant_in != 0 {
+            let mut rtt = 0u64;
+            for path in paths() {
+                let (min, srtt) = (path.tx.rtt.min().as_nanos(), path.tx.rtt.smoothed());
+                let least = min.saturating_add(min / 4).saturating_add(20_000);
+                rtt = rtt.max(least).max(srtt.map_or(0, |s| s.as_nanos() / 2));
+            }
+            // KiB/ms * ns = bytes * 1000000/1024.
+            limit = u64::from(self.grant_in).saturating_mul(rtt) / 976;
+        } else if paths().any(|p| p.tx.rtt.is_proven()) {
             return false;
         }
-        let mut inflight = 0u64;
-        let mut srtt = 0u64;
-        for path in self.paths.iter().take(self.active_paths) {
-            inflight = inflight.saturating_add(u64::from(path.tx.inflight()));
-            srtt = srtt.max(path.tx.rtt.smoothed().map_or(0, |s| s.as_nanos()));
-        }
-        // KiB/ms * ns = bytes * 1000000/1024.
-        let limit = u64::from(self.grant_in).saturating_mul(srtt.max(20_000)) / 976;
+        let inflight = paths().fold(0u64, |n, p| n.saturating_add(u64::from(p.tx.inflight())));
         inflight > 0 && inflight.saturating_add(u64::from(bytes)) > limit
     }
 

@@ -80,13 +80,14 @@ impl<S: Store, H: Host> Stream<S, H> {
         self.requester.outstanding()
     }
 
-    /// Raises an error once.
+    /// Raises an error once: flushes the pulled requests, stops reception, then tells the embedder.
     pub(super) fn raise(&mut self, error: Option<StreamError>, host: &mut H) {
-        if let Some(error) = error {
-            if !self.error_raised {
-                self.error_raised = true;
-                host.stream_error(&self.qp, error);
-            }
+        let Some(error) = error else { return };
+        self.requester.flush(&self.qp, host);
+        self.responder.close();
+        if !self.error_raised {
+            self.error_raised = true;
+            host.stream_error(&self.qp, error);
         }
     }
 }

@@ -619,42 +619,47 @@ impl<S: Store> Requester<S> {
         }
     }
 
-    /// Time has passed: ends pauses, notices time-outs. `heard`: when the peer was last heard. The error to be raised, if any.
+    /// Time has passed: ends pauses, notices time-outs. `heard`: when the peer was last heard.
+    /// Returns whether there may be something to send, and the error to be raised, if any.
     pub(crate) fn on_time<H: Host>(
         &mut self,
         now: Instant,
         heard: Instant,
         qp: &H::Qp,
         host: &mut H,
-    ) -> Option<StreamError> {
+    ) -> (bool, Option<StreamError>) {
         if self.dead || !self.ready {
-            return None;
+            return (false, None);
         }
+        let mut woken = false;
         if self.pause_until.is_some_and(|at| at <= now) {
             self.pause_until = None;
             self.restart_refused();
+            woken = true;
         }
-        let waiting = self.waiting_since?;
         let budget = self.budget();
-        if budget != Span::ZERO {
-            let silent = now.since(heard.max(waiting)) >= budget;
-            let absent = self.not_ready_since.is_some_and(|at| now.since(at) >= budget);
-            if silent || absent {
-                self.fail_oldest(now, qp, host, WcStatus::RetryExcErr);
-                return self.complete(now, qp, host);
-            }
-            // The responder took the request but does not answer: is it still there? Ask again under the next
-            // attempt number; a responder that knows the request ignores it.
-            let oldest = self.una;
-            if self.get(oldest).is_some_and(|m| {
-                m.reading && !m.answered && m.sent_all && m.unresolved == 0 && !m.refused
-            }) && now.since(self.progress_at) >= self.attr.timeout
-            {
-                self.progress_at = now;
-                self.restart(oldest);
-            }
+        let Some(waiting) = self.waiting_since else { return (woken, None) };
+        if budget == Span::ZERO {
+            return (woken, None);
         }
-        None
+        let silent = now.since(heard.max(waiting)) >= budget;
+        let absent = self.not_ready_since.is_some_and(|at| now.since(at) >= budget);
+        if silent || absent {
+            self.fail_oldest(now, qp, host, WcStatus::RetryExcErr);
+            return (woken, self.complete(now, qp, host));
+        }
+        // The responder took the request but does not answer: is it still there? Ask again under the
+        // next attempt number; a responder that knows the request ignores it.
+        let oldest = self.una;
+        let unanswered = self.get(oldest).is_some_and(|m| {
+            m.reading && !m.answered && m.sent_all && m.unresolved == 0 && !m.refused
+        });
+        if unanswered && now.since(self.progress_at) >= self.attr.timeout {
+            self.progress_at = now;
+            self.restart(oldest);
+            woken = true;
+        }
+        (woken, None)
     }
 
     fn budget(&self) -> Span {
