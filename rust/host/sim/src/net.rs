@@ -46,7 +46,8 @@ pub struct FabricSpec {
     pub mark_min: u64,
     pub mark_max: u64,
     pub mark_p: f64,
-    /// Priority flow control, idealised: nothing is dropped for want of buffer, nobody else is stopped.
+    /// Priority flow control, idealised: a sender stops while a queue on its route is a quarter full; nobody
+    /// else is stopped and nothing is dropped for want of buffer.
     pub lossless: bool,
     pub loss: Loss,
 }
@@ -184,17 +185,22 @@ impl Fabric {
         }
     }
 
-    /// Takes one spine of a plane down or up.
-    pub fn set_spine(&mut self, plane: usize, spine: usize, up: bool) {
-        let first = plane * self.per_plane + 2 * self.spec.hosts;
-        for i in 0..2 * self.leaves {
-            self.ports[first + i * self.spec.spines + spine].up = up;
-        }
-    }
-
     /// When the uplink of a host is idle again.
     pub fn uplink_free(&self, host: usize, plane: usize) -> u64 {
         self.ports[plane * self.per_plane + host].busy_ps / 1000
+    }
+
+    /// How long idealised priority flow control holds back a packet of this route.
+    pub fn pause(&self, now: u64, hops: &Hops) -> u64 {
+        if !self.spec.lossless {
+            return 0;
+        }
+        let limit = self.spec.buffer / 4;
+        let over = |p: &u32| {
+            let port = &self.ports[*p as usize];
+            port.busy_ps.saturating_sub(now * 1000).saturating_sub(limit * port.ps_per_byte) / 1000
+        };
+        hops.ports[1..hops.len as usize].iter().map(over).max().unwrap_or(0)
     }
 
     /// Whether the link a packet has just crossed still exists.

@@ -4,7 +4,7 @@
 
 use crate::net::{FabricSpec, Loss};
 use crate::report::{Line, Report, Table};
-use crate::sim::{state_bytes, HostSpec, Sim, MS, US};
+use crate::sim::{state_bytes, Control, HostSpec, Reaction, Sim, MS, US};
 
 type Result = std::result::Result<(), Box<dyn std::error::Error>>;
 
@@ -149,7 +149,7 @@ pub fn incast(report: &mut Report, seed: u64) -> Result {
     let mut table = Table::new(
         "incast",
         "Incast: N senders, one receiver, 100 Gbit/s",
-        &["senders", "transport", "Gbit/s", "Jain", "worst share", "settled after (RTT)", "timeouts", "drops", "max queue KiB"],
+        &["senders", "transport", "Gbit/s", "Jain", "worst share", "settled after us", "timeouts", "drops", "max queue KiB"],
     );
     let mut lines = Vec::new();
     for senders in [8usize, 64, 512] {
@@ -164,8 +164,8 @@ pub fn incast(report: &mut Report, seed: u64) -> Result {
             for s in 0..senders {
                 sim.flow(s + 1, 0, 1 << 20, u64::MAX, Some(start));
             }
-            // Fair share of packets of all senders in flight: the round trip that the queue makes.
-            let step = (20 * US).max(senders as u64 * 2 * US);
+            // Long enough for a few packets of each sender.
+            let step = (20 * US).max(senders as u64 * US);
             let mut last: Vec<u64> = vec![0; senders];
             let mut settled = None;
             let mut points = Vec::new();
@@ -201,7 +201,7 @@ pub fn incast(report: &mut Report, seed: u64) -> Result {
                 Kind::Roce { lossless: true } => "RoCEv2, PFC",
                 Kind::Roce { lossless: false } => "RoCEv2, lossy",
             };
-            let after = settled.map(|s| (s - start) as f64 / step as f64);
+            let after = settled.map(|s| (s - start) as f64 / 1e3);
             table.row([
                 senders.to_string(),
                 name.into(),
@@ -219,9 +219,201 @@ pub fn incast(report: &mut Report, seed: u64) -> Result {
                 table.goal(format!("{senders} senders: no timeout: {timeouts}"), timeouts == 0);
                 lines.push(Line { name: format!("metaroce, {senders} senders"), points });
             }
+            eprintln!("incast {senders} {name}: {} packets, {:?}", sim.packets_delivered, sim.fabric.stats);
         }
     }
     report.plot("incast", "Incast: Jain's index over time", ("ms", "Jain"), 1.0, &lines)?;
+    report.add(table);
+    Ok(())
+}
+
+/// Thousands of connections over more and more planes.
+pub fn planes(report: &mut Report, seed: u64) -> Result {
+    const HOSTS: usize = 90;
+    let mut table = Table::new(
+        "planes",
+        "4,005 connections (all pairs of 90 hosts) over planes of 10 Gbit/s",
+        &["planes", "Gbit/s in all", "per plane and host", "of linear", "sent again", "probes"],
+    );
+    let mut one = 0.0;
+    let mut points = Vec::new();
+    for planes in [1usize, 2, 4, 8] {
+        let mut spec = FabricSpec::new(HOSTS);
+        spec.planes = planes;
+        spec.gbps = 10;
+        spec.hosts_per_leaf = 15;
+        spec.spines = 15;
+        spec.buffer = 4 << 20;
+        let hosts = HostSpec { payload: 4096, initial_window: 2, window: 4, coalesce: 5 * US, ..HostSpec::default() };
+        let mut sim = build(Kind::Engine, spec, hosts, seed);
+        for a in 0..HOSTS {
+            for b in a + 1..HOSTS {
+                sim.flow(a, b, 1 << 18, u64::MAX, Some(MS));
+                sim.flow(b, a, 1 << 18, u64::MAX, Some(MS));
+            }
+        }
+        sim.run(4 * MS);
+        let before = sim.placed_all();
+        sim.run(8 * MS);
+        let rate = gbps(sim.placed_all() - before, 4 * MS);
+        let each = rate / (HOSTS * planes) as f64;
+        if planes == 1 {
+            one = rate;
+        }
+        let linear = rate / (one * planes as f64);
+        let (again, probes, _) = sim.repairs();
+        table.row([
+            planes.to_string(),
+            format!("{rate:.1}"),
+            format!("{each:.2}"),
+            pct(linear),
+            again.to_string(),
+            probes.to_string(),
+        ]);
+        points.push((planes as f64, rate));
+        if planes > 1 {
+            table.goal(format!("{planes} planes: at least 97 % of linear: {}", pct(linear)), linear >= 0.97);
+        }
+        eprintln!("planes {planes}: {} packets, {:?}", sim.packets_delivered, sim.fabric.stats);
+    }
+    let linear = points.iter().map(|p| (p.0, one * p.0)).collect();
+    let lines = [
+        Line { name: "metaroce".into(), points },
+        Line { name: "linear".into(), points: linear },
+    ];
+    report.plot("planes", "4,005 connections over planes", ("planes", "Gbit/s"), 0.0, &lines)?;
+    report.add(table);
+    Ok(())
+}
+
+/// A plane dies in mid-run and comes back.
+pub fn cut(report: &mut Report, seed: u64) -> Result {
+    const HOSTS: usize = 8;
+    const STEP: u64 = 50 * US;
+    let (down, up) = (10 * MS, 30 * MS);
+    let mut table = Table::new(
+        "cut",
+        "One of four planes is cut at 10 ms and repaired at 30 ms (8 hosts in a ring, 4 x 10 Gbit/s each)",
+        &["how", "before", "95 % of the rest after ms", "lowest", "with 3 planes", "back after ms", "at the end", "errors"],
+    );
+    let mut lines = Vec::new();
+    for (name, carrier, end) in [("carrier lost", true, 60 * MS), ("silently", false, 340 * MS)] {
+        let mut spec = FabricSpec::new(HOSTS);
+        spec.planes = 4;
+        spec.gbps = 10;
+        let hosts = HostSpec { window: 64, ..HostSpec::default() };
+        let mut sim = build(Kind::Engine, spec, hosts, seed);
+        for a in 0..HOSTS {
+            sim.flow(a, (a + 5) % HOSTS, 1 << 20, u64::MAX, Some(MS));
+        }
+        sim.control(down, Control::Plane { plane: 1, up: false, carrier });
+        sim.control(up, Control::Plane { plane: 1, up: true, carrier });
+        let mut series: Vec<(u64, f64)> = Vec::new();
+        let mut last = 0;
+        let mut t = 0;
+        while t < end {
+            t += STEP;
+            sim.run(t);
+            let now = sim.placed_all();
+            series.push((t, gbps(now - last, STEP) / HOSTS as f64));
+            last = now;
+        }
+        let mean = |a: u64, b: u64| {
+            let part: Vec<f64> = series.iter().filter(|s| s.0 > a && s.0 <= b).map(|s| s.1).collect();
+            part.iter().sum::<f64>() / part.len().max(1) as f64
+        };
+        let before = mean(5 * MS, down);
+        let first = |a: u64, least: f64| {
+            series.windows(4).find(|w| w[0].0 > a && w.iter().map(|s| s.1).sum::<f64>() >= 4.0 * least).map(|w| w[0].0 - a)
+        };
+        let recovered = first(down, 0.95 * 0.75 * before);
+        let rejoined = first(up, 0.97 * before);
+        let lowest = series.iter().filter(|s| s.0 > down && s.0 <= up).map(|s| s.1).fold(f64::MAX, f64::min);
+        let rest = mean(down + 10 * MS, up);
+        let show = |t: Option<u64>| t.map_or("never".into(), |t| format!("{:.2}", t as f64 / 1e6));
+        table.row([
+            name.into(),
+            format!("{before:.2}"),
+            show(recovered),
+            format!("{lowest:.2}"),
+            format!("{rest:.2}"),
+            show(rejoined),
+            format!("{:.2}", mean(end - 10 * MS, end)),
+            sim.errors().to_string(),
+        ]);
+        if carrier {
+            let fast = recovered.is_some_and(|t| t <= 2 * STEP);
+            table.goal(format!("{name}: 95 % of the remaining capacity within 100 us: {} ms", show(recovered)), fast);
+        }
+        let share = rest / (0.75 * before);
+        table.goal(format!("{name}: at least 95 % of the remaining capacity: {}", pct(share)), share >= 0.95);
+        table.goal(format!("{name}: no error seen by applications"), sim.errors() == 0);
+        table.goal(format!("{name}: back within a second: {} ms", show(rejoined)), rejoined.is_some());
+        let points = series.iter().filter(|s| s.0 <= 45 * MS).map(|s| (s.0 as f64 / 1e6, s.1)).collect();
+        lines.push(Line { name: name.into(), points });
+        eprintln!("cut {name}: {} packets, {:?}", sim.packets_delivered, sim.fabric.stats);
+    }
+    table.notes.push("Gbit/s of payload per host. A silent failure is detected by unanswered probes.".into());
+    report.plot("cut", "A plane is cut at 10 ms, repaired at 30 ms", ("ms", "Gbit/s per host"), 100.0, &lines)?;
+    report.add(table);
+    Ok(())
+}
+
+/// Collectives on 64 hosts, against the RoCEv2 model.
+pub fn collectives(report: &mut Report, seed: u64) -> Result {
+    const HOSTS: usize = 64;
+    let mut table = Table::new(
+        "collectives",
+        "Collectives on 64 hosts, 100 Gbit/s, 8 leaves, 8 spines: completion in ms",
+        &["collective", "loss", "metaroce", "RoCEv2, PFC", "RoCEv2, lossy", "ideal"],
+    );
+    let wire = f64::from(4096 + 68 + crate::net::OVERHEAD) / 4096.0 / 12.5;
+    for collective in ["permutation 8 MiB", "all-to-all 64 KiB", "ring all-reduce 16 MiB"] {
+        for (name, loss) in [("0", Loss::None), ("0.1 %", Loss::Random(0.001)), ("1 %", Loss::Random(0.01))] {
+            let mut cells = Vec::new();
+            let mut ideal = 0.0;
+            for kind in [Kind::Engine, Kind::Roce { lossless: true }, Kind::Roce { lossless: false }] {
+                let mut spec = FabricSpec::new(HOSTS);
+                spec.hosts_per_leaf = 8;
+                spec.loss = loss;
+                let hosts = HostSpec { initial_window: 8, window: 4, ..HostSpec::default() };
+                let mut sim = build(kind, spec, hosts, seed);
+                if collective.starts_with("perm") {
+                    ideal = f64::from(8u32 << 20) * wire;
+                    for a in 0..HOSTS {
+                        sim.flow(a, (a + 24) % HOSTS, 8 << 20, 1, Some(MS));
+                    }
+                } else if collective.starts_with("all") {
+                    ideal = 63.0 * f64::from(64u32 << 10) * wire;
+                    for a in 0..HOSTS {
+                        for b in 1..HOSTS {
+                            sim.flow(a, (a + b) % HOSTS, 64 << 10, 1, Some(MS));
+                        }
+                    }
+                } else {
+                    let steps = 2 * (HOSTS as u64 - 1);
+                    let chunk = (16u32 << 20) / HOSTS as u32;
+                    ideal = steps as f64 * f64::from(chunk) * wire;
+                    sim.reaction = Reaction::Ring { steps };
+                    for a in 0..HOSTS {
+                        sim.flow(a, (a + 1) % HOSTS, chunk, steps, Some(MS));
+                    }
+                }
+                sim.run(400 * MS);
+                let last = sim.flows.iter().map(|f| f.last_receive).max().unwrap_or(0);
+                cells.push(if sim.unfinished > 0 {
+                    "more than 400".into()
+                } else {
+                    format!("{:.3}", (last - MS) as f64 / 1e6)
+                });
+            }
+            eprintln!("collectives {collective} {name}: {cells:?}");
+            let mut row = vec![collective.to_string(), name.to_string()];
+            row.append(&mut cells);
+            row.push(format!("{:.3}", ideal / 1e6));
+            table.row(row);
+        }
+    }
     report.add(table);
     Ok(())
 }

@@ -24,8 +24,8 @@ pub struct Endpoint {
     pub host: usize,
     pub peer: usize,
     streams: Vec<StreamId>,
-    members: Vec<hints::Member>,
-    planes_heard: u64,
+    member: hints::Member,
+    heard: bool,
     burst: bool,
     timer_at: u64,
 }
@@ -75,11 +75,9 @@ pub enum Reaction {
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
     pub src: usize,
-    pub dst: usize,
     /// Endpoint and QP number at the source (engine), or QP (RoCEv2).
     at: usize,
     qp: usize,
-    pub first_byte: u64,
     pub received: u64,
     pub last_receive: u64,
     messages: u64,
@@ -143,13 +141,13 @@ impl Sim {
         let share = u64::from(hosts.payload) * 1000 / u64::from(u32::from(hosts.payload) + 68 + crate::net::OVERHEAD);
         let capacity = spec.gbps * 125_000_000 / 1024 / 1000 * share / 1000;
         let rtt = Span::from_nanos(8 * spec.delay + 20 * US);
-        let receiver = hints::Receiver::new(capacity as u32, rtt);
         let n = spec.hosts;
+        let receiver = hints::Receiver::new((capacity * spec.planes as u64) as u32, rtt);
         Self {
             now: 0,
             serial: 0,
             events: BinaryHeap::new(),
-            receivers: vec![receiver; n * spec.planes],
+            receivers: vec![receiver; n],
             fabric: Fabric::new(spec, seed),
             packets: Vec::new(),
             free: Vec::new(),
@@ -216,8 +214,8 @@ impl Sim {
                 host,
                 peer: first + (1 - i),
                 streams: Vec::new(),
-                members: vec![hints::Member::default(); planes],
-                planes_heard: 0,
+                member: hints::Member::default(),
+                heard: false,
                 burst: false,
                 timer_at: u64::MAX,
             });
@@ -288,10 +286,8 @@ impl Sim {
         };
         self.flows.push(Flow {
             src,
-            dst,
             at,
             qp,
-            first_byte: u64::MAX,
             received: 0,
             last_receive: 0,
             messages,
@@ -488,11 +484,15 @@ impl Sim {
                 }
                 Control::Plane { plane, up, carrier } => {
                     self.fabric.set_plane(plane, up);
-                    if carrier && !up {
+                    if carrier {
                         let now = self.instant();
                         for id in 0..self.ends.len() {
                             let e = &mut self.ends[id];
-                            e.conn.plane_down(now, plane as u8, &mut e.end);
+                            if up {
+                                e.conn.plane_up(now, plane as u8, &mut e.end);
+                            } else {
+                                e.conn.plane_down(now, plane as u8, &mut e.end);
+                            }
                             self.after_engine(id);
                         }
                     }
@@ -512,7 +512,7 @@ impl Sim {
                 let head = &datagram.head[..usize::from(datagram.head_len)];
                 e.conn.handle_datagram(now, &meta, head, &mut e.end);
                 if datagram.ect {
-                    e.planes_heard |= 1 << plane;
+                    e.heard = true;
                 }
                 if !e.burst {
                     e.burst = true;
@@ -545,26 +545,10 @@ impl Sim {
 
     fn end_burst(&mut self, id: usize) {
         let now = self.instant();
-        let planes = self.fabric.spec.planes;
         let e = &mut self.ends[id];
         e.burst = false;
-        if self.hosts.grants {
-            // A connection may use all planes: its grant is the sum of their shares.
-            let heard = std::mem::take(&mut e.planes_heard);
-            if heard != 0 {
-                let mut sum = 0u32;
-                let mut free = false;
-                for plane in 0..planes {
-                    if heard >> plane & 1 == 1 {
-                        let grant = self.receivers[e.host * planes + plane].on_burst(now, &mut e.members[plane]);
-                        free |= grant == 0;
-                        sum = sum.saturating_add(grant);
-                    }
-                }
-                if planes == 1 {
-                    e.conn.set_grant(if free { 0 } else { sum });
-                }
-            }
+        if self.hosts.grants && std::mem::take(&mut e.heard) {
+            e.conn.set_grant(self.receivers[e.host].on_burst(now, &mut e.member));
         }
         e.conn.end_of_burst(now, &mut e.end);
         self.after_engine(id);
@@ -595,8 +579,13 @@ impl Sim {
                 next = next.min(ready);
                 continue;
             }
-            let (kind, bytes) = q.send(self.now);
             let hops = self.fabric.route(q.src, q.dst, 0, q.sport);
+            let pause = self.fabric.pause(self.now, &hops);
+            if pause > 0 {
+                next = next.min(self.now + pause);
+                continue;
+            }
+            let (kind, bytes) = q.send(self.now);
             let timer = q.arm(self.now);
             self.nic_turn[host] = (turn + 1) % n;
             let body = Body::Roce { qp: qp as u32, kind };
