@@ -11,7 +11,8 @@
 //! period = max(configured, senders * 16 KiB / capacity)
 //! ```
 //!
-//! The period grows with the number of senders, as each must have had the time to send something.
+//! The period grows with the number of senders, as each must have had the time to send something; the
+//! number goes up at once and down by an eighth per period.
 
 use super::time::{Instant, Span};
 
@@ -47,7 +48,9 @@ impl Receiver {
         // Bytes by KiB per ms are 1000000/1024 ns.
         let turns = turns.saturating_mul(976).checked_div(u64::from(self.capacity)).unwrap_or(0);
         if now.since(self.since) >= self.period.max(Span::from_nanos(turns)) {
-            self.last = self.current;
+            // Down slowly: for a while the queue may hold packets of a few senders only.
+            let decayed = self.last.saturating_sub(self.last.div_ceil(8));
+            self.last = self.current.max(decayed);
             self.current = 0;
             self.since = now;
             self.serial = self.serial.wrapping_add(1).max(1);
