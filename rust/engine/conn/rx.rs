@@ -9,7 +9,7 @@ use super::super::time::Instant;
 use super::super::wire::{
     self, Ack, Common, Data, Kind, Nak, NakReason, Packet, ACK_LEN, NAK_LEN,
 };
-use super::Connection;
+use super::{initial_route, Connection};
 
 /// An acknowledgement leaves within a burst after so many packets of a path.
 const ACK_EVERY: u32 = 32;
@@ -86,6 +86,11 @@ impl<S: Store, H: Host> Connection<S, H> {
             Arrival::Beyond => return Handled::Ignored,
             Arrival::Duplicate => {
                 self.owe_ack(common.path);
+                // Sent for the third time although it is here: our acknowledgements do not get
+                // through. The route of this direction must be the cause.
+                if common.tx_count >= 3 && common.tx_count % 2 == 1 {
+                    self.move_path(now, id, host);
+                }
                 return Handled::Duplicate;
             }
             Arrival::New => {}
@@ -223,15 +228,13 @@ impl<S: Store, H: Host> Connection<S, H> {
     /// Sends feedback over the path's own port and the plane on which its last packet came in; when the
     /// peer had to repeat itself, that route may be the cause, and another one is tried.
     fn send_control(&mut self, path: u8, tx_count: u8, bytes: &[u8], host: &mut H) {
-        let shift = usize::from(tx_count.saturating_sub(2));
-        let via = usize::from(path)
-            .saturating_add(shift)
-            .checked_rem(self.active_paths)
-            .unwrap_or(0);
-        let mut route = self.route_of(via);
-        if shift == 0 {
-            let heard = self.paths.get(via).map_or(0, |p| p.rx.plane);
+        let mut route = self.route_of(usize::from(path));
+        if tx_count <= 3 {
+            let heard = self.paths.get(usize::from(path)).map_or(0, |p| p.rx.plane);
             route.plane = heard.min(self.config.planes.saturating_sub(1));
+        } else {
+            let other = usize::from(path).saturating_add(usize::from(tx_count));
+            route = initial_route(&self.config, other);
         }
         host.transmit(&Transmit {
             header: bytes,

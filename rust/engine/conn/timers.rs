@@ -73,7 +73,7 @@ impl<S: Store, H: Host> Connection<S, H> {
     }
 
     /// Gives a path another source port and, if there are several, another plane.
-    fn move_path(&mut self, now: Instant, id: usize, host: &mut H) {
+    pub(super) fn move_path(&mut self, now: Instant, id: usize, host: &mut H) {
         let config = self.config;
         let n = u8::try_from(self.active_paths).unwrap_or(1);
         let old = self.route_of(id);
@@ -91,7 +91,8 @@ impl<S: Store, H: Host> Connection<S, H> {
         let route = Route { plane, port_slot: u8::try_from(port).unwrap_or(0) };
         let Some(path) = self.paths.get_mut(id) else { return };
         path.tx.moved_at = now;
-        path.tx.change_route(route, true);
+        let failed = path.tx.unanswered() > 0;
+        path.tx.change_route(route, failed);
         self.repair |= 1u64.wrapping_shl(u32::try_from(id).unwrap_or(0));
         let path = u8::try_from(id).unwrap_or(0);
         self.notify(ConnEvent::PathMoved { path, route }, host);

@@ -7,7 +7,7 @@ use super::super::path::{Content, TxSlot};
 use super::super::seq::Psn;
 use super::super::stream::{Piece, Stream};
 use super::super::time::Instant;
-use super::super::wire::{Kind, COMMON_LEN, MAX_DATA_HEADER, MAX_HEADER};
+use super::super::wire::{Kind, MAX_DATA_HEADER, MAX_HEADER};
 use super::{Connection, StreamId};
 
 /// Packets in flight before the receiver has answered with a grant: hundreds may begin at once.
@@ -176,7 +176,6 @@ impl<S: Store, H: Host> Connection<S, H> {
         if outcome == TxOutcome::Fault && content != Content::Void {
             self.on_fault(now, id, psn, &slot, host);
         }
-        debug_assert!(n >= COMMON_LEN);
     }
 
     /// The memory of a packet cannot be read: the request fails; a response turns into an error.

@@ -501,15 +501,16 @@ impl<S: Store> Requester<S> {
         self.failing = Some((self.una, status));
     }
 
-    /// The peer has forgotten the stream: fails the oldest request, if there is one in flight, and flushes the rest.
+    /// The peer has forgotten the stream: fails the oldest request, if there is one, and flushes the
+    /// rest.
     pub(crate) fn fail_oldest_for_restart<H: Host>(
         &mut self,
         now: Instant,
         qp: &H::Qp,
         host: &mut H,
     ) {
-        if self.una != self.next {
-            self.failing = Some((self.una, WcStatus::RetryExcErr));
+        if self.ready && !self.dead {
+            self.fail_oldest(now, qp, host, WcStatus::RetryExcErr);
             let _ = self.complete(now, qp, host);
         }
         self.dead = true;

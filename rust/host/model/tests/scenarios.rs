@@ -568,3 +568,19 @@ fn garbage_never_panics() {
     }
     let _ = Span::ZERO;
 }
+
+/// Found by the property test: the only path's acknowledgements all go into a dead port.
+#[test]
+fn single_path_with_dead_return_route() {
+    let net = Net { black: vec![0, 5, 7], ..Net::default() };
+    let mut w = World::new(0, net, false, Config { paths: 1, ..Config::default() });
+    w.open(0);
+    w.open(1);
+    w.pair(11, 22, &requester(500, 7));
+    w.post_recv(1, 22, 100, 5000);
+    for k in 0..100 {
+        w.send(0, 11, k, 5000);
+    }
+    assert!(w.run(2_000, |w| w.qp(0, 11).done.len() == 100));
+    ok_all(&mut w, 0, 11, 100);
+}
