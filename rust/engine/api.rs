@@ -50,7 +50,10 @@ pub enum Opcode {
 impl Opcode {
     /// Whether the message consumes a receive at the responder.
     pub const fn consumes_receive(self) -> bool {
-        matches!(self, Opcode::Send | Opcode::SendImm | Opcode::SendInv | Opcode::WriteImm)
+        matches!(
+            self,
+            Opcode::Send | Opcode::SendImm | Opcode::SendInv | Opcode::WriteImm
+        )
     }
 
     /// Whether the request is answered with data.
@@ -374,7 +377,13 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { paths: 8, planes: 1, ports_per_plane: 32, max_payload: 1400, initial_window: 32 }
+        Self {
+            paths: 8,
+            planes: 1,
+            ports_per_plane: 32,
+            max_payload: 1400,
+            initial_window: 32,
+        }
     }
 }
 

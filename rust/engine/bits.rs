@@ -70,7 +70,9 @@ impl Bits256 {
     pub fn and(&self, other: &[u64; 4]) -> Self {
         let [a, b, c, d] = self.words;
         let [e, f, g, h] = *other;
-        Self { words: [a & e, b & f, c & g, d & h] }
+        Self {
+            words: [a & e, b & f, c & g, d & h],
+        }
     }
 
     /// Members of `self` that are not in `other`.

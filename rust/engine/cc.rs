@@ -100,7 +100,11 @@ impl Controller {
         self.alpha = (self.alpha.saturating_mul(15).saturating_add(share)) / 16;
         if self.round_ce > 0 && !self.cut {
             // The first marks ever end slow start at once: alpha would be too small yet.
-            let alpha = if self.cwnd < self.ssthresh { self.alpha.max(share / 2) } else { self.alpha };
+            let alpha = if self.cwnd < self.ssthresh {
+                self.alpha.max(share / 2)
+            } else {
+                self.alpha
+            };
             let cut = u64::from(self.cwnd).saturating_mul(u64::from(alpha)) / u64::from(2 * ONE);
             let cwnd = self.cwnd.saturating_sub(u32::try_from(cut).unwrap_or(0));
             self.set(cwnd);

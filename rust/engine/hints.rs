@@ -39,14 +39,24 @@ pub struct Member {
 impl Receiver {
     /// `capacity` in KiB per millisecond; `period` about one round trip.
     pub fn new(capacity: u32, period: Span) -> Self {
-        Self { capacity, period, since: Instant::default(), current: 0, last: 0, serial: 1 }
+        Self {
+            capacity,
+            period,
+            since: Instant::default(),
+            current: 0,
+            last: 0,
+            serial: 1,
+        }
     }
 
     /// A burst of `member` came in; returns its grant in KiB per millisecond, 0 = no limit.
     pub fn on_burst(&mut self, now: Instant, member: &mut Member) -> u32 {
         let turns = u64::from(self.last.max(self.current)).saturating_mul(TURN);
         // Bytes by KiB per ms are 1000000/1024 ns.
-        let turns = turns.saturating_mul(976).checked_div(u64::from(self.capacity)).unwrap_or(0);
+        let turns = turns
+            .saturating_mul(976)
+            .checked_div(u64::from(self.capacity))
+            .unwrap_or(0);
         if now.since(self.since) >= self.period.max(Span::from_nanos(turns)) {
             // Down slowly: for a while the queue may hold packets of a few senders only.
             let decayed = self.last.saturating_sub(self.last.div_ceil(8));

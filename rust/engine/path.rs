@@ -232,7 +232,10 @@ impl<S: Store> TxPath<S> {
     pub fn push(&mut self, slot: TxSlot) -> Psn {
         let psn = self.next;
         if let Some(place) = self.slot_mut(psn) {
-            *place = TxSlot { tx_count: 0, ..slot };
+            *place = TxSlot {
+                tx_count: 0,
+                ..slot
+            };
         }
         self.next = psn.next();
         self.pending.set(psn.get());
@@ -314,11 +317,16 @@ impl<S: Store> TxPath<S> {
         if seq.distance(self.una) >= self.next.distance(self.una) || !self.pending.get(seq.get()) {
             return false;
         }
-        let Some(slot) = self.slot(seq).copied() else { return false };
+        let Some(slot) = self.slot(seq).copied() else {
+            return false;
+        };
         if slot.tx_count != tx {
             return false;
         }
-        let rtt = now.since(slot.sent_at).as_nanos().saturating_sub(delay.as_nanos());
+        let rtt = now
+            .since(slot.sent_at)
+            .as_nanos()
+            .saturating_sub(delay.as_nanos());
         self.rtt.sample(now, Span::from_nanos(rtt));
         if !slot.order.precedes(self.epoch_base) && self.arrived.precedes(slot.order) {
             self.arrived = slot.order;
@@ -375,7 +383,11 @@ impl<S: Store> TxPath<S> {
             self.peer_ce = ack.ce;
             self.peer_dups = ack.dups;
             if dups > 0 && dups < 0x8000_0000 && self.gap_repairs > 0 {
-                self.tolerance = self.tolerance.saturating_mul(2).saturating_add(1).min(MAX_TOLERANCE);
+                self.tolerance = self
+                    .tolerance
+                    .saturating_mul(2)
+                    .saturating_add(1)
+                    .min(MAX_TOLERANCE);
                 self.gap_repairs = 0;
             } else if self.gap_repairs > 16 {
                 self.tolerance /= 2;
@@ -389,7 +401,8 @@ impl<S: Store> TxPath<S> {
             self.find_losses();
         }
         let (received, ce) = if forward { (received, ce) } else { (0, 0) };
-        self.cc.on_ack(bytes, self.una, self.next, received, ce, self.limited);
+        self.cc
+            .on_ack(bytes, self.una, self.next, received, ce, self.limited);
         self.limited = false;
         self.rearm_after_progress(now);
         true
@@ -407,7 +420,9 @@ impl<S: Store> TxPath<S> {
         let mut rest = self.pending.without(&self.lost);
         let mut any = false;
         while let Some(pos) = rest.pop() {
-            let Some(slot) = self.slot(Psn::new(pos)) else { continue };
+            let Some(slot) = self.slot(Psn::new(pos)) else {
+                continue;
+            };
             let order = slot.order;
             if order.precedes(self.arrived)
                 && !order.precedes(self.epoch_base)
@@ -560,7 +575,9 @@ impl RxPath {
         };
         self.received = self.received.wrapping_add(1);
         self.ce = self.ce.wrapping_add(u32::from(ce));
-        self.dups = self.dups.wrapping_add(u32::from(kind == Arrival::Duplicate));
+        self.dups = self
+            .dups
+            .wrapping_add(u32::from(kind == Arrival::Duplicate));
         self.echo_seq = seq.get();
         self.echo_tx = tx;
         self.echo_at = now;

@@ -81,7 +81,9 @@ impl Rtt {
             None => INITIAL_PTO,
             Some(s) => {
                 let least = if self.is_proven() { MIN_PTO } else { FIRST_PTO };
-                s.plus(self.var.times(4)).plus(Span::from_micros(100)).max(least)
+                s.plus(self.var.times(4))
+                    .plus(Span::from_micros(100))
+                    .max(least)
             }
         }
     }
@@ -98,7 +100,9 @@ mod tests {
         for i in 0..100 {
             r.sample(Instant::from_nanos(i), Span::from_micros(100));
         }
-        assert!(r.smoothed().is_some_and(|s| (95..=100).contains(&s.as_micros())));
+        assert!(r
+            .smoothed()
+            .is_some_and(|s| (95..=100).contains(&s.as_micros())));
         assert!(!r.has_risen());
         for i in 0..100 {
             r.sample(Instant::from_nanos(i), Span::from_micros(1000));

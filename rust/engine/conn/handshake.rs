@@ -63,7 +63,11 @@ impl<S: Store, H: Host> Connection<S, H> {
 
     /// Asks the peer who it is, unless that has just been done.
     pub(super) fn start_init(&mut self, now: Instant, host: &mut H) {
-        if self.hs.sent_at.is_some_and(|at| now.since(at) < INIT_MIN_GAP) {
+        if self
+            .hs
+            .sent_at
+            .is_some_and(|at| now.since(at) < INIT_MIN_GAP)
+        {
             let soon = Some(now.after(INIT_MIN_GAP));
             self.hs.retry_at = Instant::earliest(self.hs.retry_at, soon);
             return;
@@ -113,7 +117,11 @@ impl<S: Store, H: Host> Connection<S, H> {
     }
 
     pub(super) fn on_init(&mut self, now: Instant, tries: u8, hs: &Handshake, host: &mut H) {
-        let peer = Remote { conn_id: hs.conn_id, tag: hs.tag, epoch: hs.epoch };
+        let peer = Remote {
+            conn_id: hs.conn_id,
+            tag: hs.tag,
+            epoch: hs.epoch,
+        };
         if self.hs.established && peer != self.remote {
             self.start_init(now, host);
             return;
@@ -137,7 +145,11 @@ impl<S: Store, H: Host> Connection<S, H> {
         if self.hs.nonce != Some(hs.nonce) {
             return;
         }
-        let peer = Remote { conn_id: hs.conn_id, tag: hs.tag, epoch: hs.epoch };
+        let peer = Remote {
+            conn_id: hs.conn_id,
+            tag: hs.tag,
+            epoch: hs.epoch,
+        };
         let sample = match (self.hs.tries, self.hs.sent_at) {
             (1, Some(at)) => Some(now.since(at)),
             _ => None,
@@ -191,9 +203,13 @@ impl<S: Store, H: Host> Connection<S, H> {
         self.ack_due = 0;
         self.repair = 0;
         for slot in 0..u32::try_from(self.streams.capacity()).unwrap_or(0) {
-            let Some((_, stream)) = self.streams.at(slot) else { continue };
+            let Some((_, stream)) = self.streams.at(slot) else {
+                continue;
+            };
             if stream.touched {
-                stream.requester.fail_oldest_for_restart(now, &stream.qp, host);
+                stream
+                    .requester
+                    .fail_oldest_for_restart(now, &stream.qp, host);
                 stream.responder.close();
                 stream.raise(Some(StreamError::PeerRestarted), host);
             } else {

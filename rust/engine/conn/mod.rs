@@ -11,9 +11,7 @@ mod tx;
 
 pub use table::{StreamId, StreamTable};
 
-use super::api::{
-    Config, ConnEvent, Host, LocalParams, RequesterAttr, Route, Store,
-};
+use super::api::{Config, ConnEvent, Host, LocalParams, RequesterAttr, Route, Store};
 use super::cc::Controller;
 use super::path::{PathStats, RxPath, TxPath, WINDOW};
 use super::spray::Sprayer;
@@ -262,22 +260,26 @@ impl<S: Store, H: Host> Connection<S, H> {
 
     /// Snapshots of the paths in use.
     pub fn paths(&self) -> impl Iterator<Item = PathInfo> + '_ {
-        self.paths.iter().take(self.active_paths).enumerate().map(|(i, p)| PathInfo {
-            id: u8::try_from(i).unwrap_or(u8::MAX),
-            route: p.tx.route,
-            next_seq: p.tx.next_seq().get(),
-            una: p.tx.una().get(),
-            inflight: p.tx.inflight(),
-            cwnd: p.tx.cc.window(),
-            ce_share: p.tx.cc.alpha(),
-            srtt: p.tx.rtt.smoothed().unwrap_or(Span::ZERO),
-            min_rtt: p.tx.rtt.min(),
-            tolerance: p.tx.tolerance(),
-            unanswered: p.tx.unanswered(),
-            received: p.rx.received(),
-            dups: p.rx.dups(),
-            stats: p.tx.stats,
-        })
+        self.paths
+            .iter()
+            .take(self.active_paths)
+            .enumerate()
+            .map(|(i, p)| PathInfo {
+                id: u8::try_from(i).unwrap_or(u8::MAX),
+                route: p.tx.route,
+                next_seq: p.tx.next_seq().get(),
+                una: p.tx.una().get(),
+                inflight: p.tx.inflight(),
+                cwnd: p.tx.cc.window(),
+                ce_share: p.tx.cc.alpha(),
+                srtt: p.tx.rtt.smoothed().unwrap_or(Span::ZERO),
+                min_rtt: p.tx.rtt.min(),
+                tolerance: p.tx.tolerance(),
+                unanswered: p.tx.unanswered(),
+                received: p.rx.received(),
+                dups: p.rx.dups(),
+                stats: p.tx.stats,
+            })
     }
 
     /// Common header of a packet to the peer.
@@ -294,7 +296,9 @@ impl<S: Store, H: Host> Connection<S, H> {
     }
 
     fn route_of(&self, path: usize) -> Route {
-        self.paths.get(path).map_or(Route::default(), |p| p.tx.route)
+        self.paths
+            .get(path)
+            .map_or(Route::default(), |p| p.tx.route)
     }
 
     fn notify(&mut self, event: ConnEvent, host: &mut H) {
@@ -307,7 +311,9 @@ fn initial_route(config: &Config, path: usize) -> Route {
     let planes = usize::from(config.planes);
     let plane = path.checked_rem(planes).unwrap_or(0);
     let turn = path.checked_div(planes).unwrap_or(0);
-    let port = turn.checked_rem(usize::from(config.ports_per_plane)).unwrap_or(0);
+    let port = turn
+        .checked_rem(usize::from(config.ports_per_plane))
+        .unwrap_or(0);
     Route {
         plane: u8::try_from(plane).unwrap_or(0),
         port_slot: u8::try_from(port).unwrap_or(0),

@@ -33,7 +33,9 @@ impl<S: Store, H: Host> Connection<S, H> {
         }
         for id in 0..self.active_paths {
             let home = initial_route(&self.config, id).plane;
-            let Some(path) = self.paths.get(id) else { return };
+            let Some(path) = self.paths.get(id) else {
+                return;
+            };
             if path.tx.route.plane == home || now.since(path.tx.moved_at) < AWAY {
                 continue;
             }
@@ -41,8 +43,8 @@ impl<S: Store, H: Host> Connection<S, H> {
             for other in self.paths.iter().take(self.active_paths) {
                 if other.tx.route.plane == home {
                     present = true;
-                    settled |= other.tx.unanswered() == 0
-                        && now.since(other.tx.moved_at) >= SETTLED;
+                    settled |=
+                        other.tx.unanswered() == 0 && now.since(other.tx.moved_at) >= SETTLED;
                 }
             }
             if settled || !present {
@@ -52,11 +54,16 @@ impl<S: Store, H: Host> Connection<S, H> {
     }
 
     fn go_home(&mut self, now: Instant, id: usize, plane: u8, host: &mut H) {
-        let Some(path) = self.paths.get_mut(id) else { return };
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
         if path.tx.route.plane == plane {
             return;
         }
-        let route = Route { plane, ..path.tx.route };
+        let route = Route {
+            plane,
+            ..path.tx.route
+        };
         path.tx.change_route(route, false);
         path.tx.moved_at = now;
         let path = u8::try_from(id).unwrap_or(0);

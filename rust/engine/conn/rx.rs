@@ -6,9 +6,7 @@ use super::super::api::{Handled, Host, Payload, PayloadSource, RxMeta, Store, Tr
 use super::super::path::{Arrival, Content};
 use super::super::seq::Psn;
 use super::super::time::Instant;
-use super::super::wire::{
-    self, Ack, Common, Data, Kind, Nak, NakReason, Packet, ACK_LEN, NAK_LEN,
-};
+use super::super::wire::{self, Ack, Common, Data, Kind, Nak, NakReason, Packet, ACK_LEN, NAK_LEN};
 use super::{initial_route, Connection};
 
 /// An acknowledgement leaves within a burst after so many packets of a path.
@@ -80,7 +78,9 @@ impl<S: Store, H: Host> Connection<S, H> {
     ) -> Handled {
         let id = usize::from(common.path);
         let seq = Psn::new(common.seq);
-        let Some(path) = self.paths.get_mut(id) else { return Handled::Malformed };
+        let Some(path) = self.paths.get_mut(id) else {
+            return Handled::Malformed;
+        };
         path.rx.plane = meta.plane;
         match path.rx.on_arrival(now, seq, common.tx_count, meta.ce) {
             Arrival::Beyond => return Handled::Ignored,
@@ -115,17 +115,26 @@ impl<S: Store, H: Host> Connection<S, H> {
 
     /// Gives the content of a packet to its stream.
     fn deliver(&mut self, now: Instant, data: &Data, host: &mut H) -> Result<(), (NakReason, u8)> {
-        let payload = Payload { offset: data.header_len, len: data.payload_len };
+        let payload = Payload {
+            offset: data.header_len,
+            len: data.payload_len,
+        };
         let Some(id) = self.streams.find(data.dst_qpn, data.src_qpn) else {
             // A response to a QP that is gone concerns nobody; a request may be too early.
-            return if data.op.is_response() { Ok(()) } else { Err((NakReason::NotReady, 0)) };
+            return if data.op.is_response() {
+                Ok(())
+            } else {
+                Err((NakReason::NotReady, 0))
+            };
         };
         let Some(stream) = self.streams.get_mut(id) else {
             return Err((NakReason::NotReady, 0));
         };
         if data.op.is_response() {
             stream.touched = true;
-            stream.requester.on_response(now, data, payload, &stream.qp, host);
+            stream
+                .requester
+                .on_response(now, data, payload, &stream.qp, host);
             let error = stream.requester.complete(now, &stream.qp, host);
             stream.raise(error, host);
             self.streams.activate(id);
@@ -146,9 +155,13 @@ impl<S: Store, H: Host> Connection<S, H> {
     fn on_ack(&mut self, now: Instant, common: &Common, ack: &Ack, host: &mut H) -> Handled {
         let id = usize::from(common.path);
         let streams = &mut self.streams;
-        let Some(path) = self.paths.get_mut(id) else { return Handled::Malformed };
+        let Some(path) = self.paths.get_mut(id) else {
+            return Handled::Malformed;
+        };
         let ok = path.tx.on_ack(now, Psn::new(common.seq), ack, |slot| {
-            let Some(stream) = streams.get_mut(slot.stream) else { return };
+            let Some(stream) = streams.get_mut(slot.stream) else {
+                return;
+            };
             match slot.content {
                 Content::Void => return,
                 Content::Request => {
@@ -212,12 +225,19 @@ impl<S: Store, H: Host> Connection<S, H> {
         common.tx_count = refused.tx_count;
         let mut buf = [0u8; NAK_LEN];
         let n = Nak { reason, timer }.emit(common, &mut buf);
-        self.send_control(refused.path, refused.tx_count, buf.get(..n).unwrap_or(&[]), host);
+        self.send_control(
+            refused.path,
+            refused.tx_count,
+            buf.get(..n).unwrap_or(&[]),
+            host,
+        );
     }
 
     fn send_ack(&mut self, now: Instant, id: u8, host: &mut H) {
         self.ack_due &= !1u64.wrapping_shl(u32::from(id));
-        let Some(path) = self.paths.get_mut(usize::from(id)) else { return };
+        let Some(path) = self.paths.get_mut(usize::from(id)) else {
+            return;
+        };
         let (cum, ack) = path.rx.report(now, self.grant_out);
         let common = self.common(Kind::Ack, id, cum.get());
         let mut buf = [0u8; ACK_LEN];

@@ -37,7 +37,10 @@ impl<S: Store, H: Host> StreamTable<S, H> {
         let capacity = capacity.clamp(1, 1 << 24);
         let hashed = capacity.saturating_mul(2).next_power_of_two();
         Ok(Self {
-            slots: S::buf(capacity, |_| Slot { generation: 1, stream: None })?,
+            slots: S::buf(capacity, |_| Slot {
+                generation: 1,
+                stream: None,
+            })?,
             index: S::buf(hashed, |_| 0)?,
             count: 0,
             hint: 0,
@@ -97,13 +100,18 @@ impl<S: Store, H: Host> StreamTable<S, H> {
         // Put back what follows in the same run.
         loop {
             at = at.wrapping_add(1) & mask;
-            let Some(e) = self.index.get_mut(at) else { return };
+            let Some(e) = self.index.get_mut(at) else {
+                return;
+            };
             let moved = core::mem::take(e);
             if moved == 0 {
                 return;
             }
             let moved = moved.wrapping_sub(1);
-            let qpn = self.slots.get(moved as usize).and_then(|s| s.stream.as_ref());
+            let qpn = self
+                .slots
+                .get(moved as usize)
+                .and_then(|s| s.stream.as_ref());
             if let Some(qpn) = qpn.map(|s| s.local_qpn) {
                 self.index_insert(qpn, moved);
             }
@@ -120,7 +128,10 @@ impl<S: Store, H: Host> StreamTable<S, H> {
                 if slot.stream.is_none() {
                     let qpn = stream.local_qpn;
                     slot.stream = Some(stream);
-                    let id = StreamId { slot: at, generation: slot.generation };
+                    let id = StreamId {
+                        slot: at,
+                        generation: slot.generation,
+                    };
                     self.hint = at.wrapping_add(1);
                     self.count = self.count.wrapping_add(1);
                     self.index_insert(qpn, at);
@@ -181,7 +192,10 @@ impl<S: Store, H: Host> StreamTable<S, H> {
                     .as_ref()
                     .is_some_and(|s| s.local_qpn == local_qpn && s.remote_qpn == remote_qpn);
                 if hit {
-                    return Some(StreamId { slot, generation: s.generation });
+                    return Some(StreamId {
+                        slot,
+                        generation: s.generation,
+                    });
                 }
             }
             at = at.wrapping_add(1) & mask;
@@ -192,7 +206,10 @@ impl<S: Store, H: Host> StreamTable<S, H> {
     /// The stream in a slot, with its name.
     pub(crate) fn at(&mut self, slot: u32) -> Option<(StreamId, &mut Stream<S, H>)> {
         let s = self.slots.get_mut(slot as usize)?;
-        let id = StreamId { slot, generation: s.generation };
+        let id = StreamId {
+            slot,
+            generation: s.generation,
+        };
         s.stream.as_mut().map(|stream| (id, stream))
     }
 

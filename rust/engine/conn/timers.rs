@@ -42,7 +42,9 @@ impl<S: Store, H: Host> Connection<S, H> {
 
     fn probe(&mut self, now: Instant, id: usize, host: &mut H) {
         let heard = self.heard;
-        let Some(path) = self.paths.get_mut(id) else { return };
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
         if !path.tx.on_timeout(now) {
             return;
         }
@@ -66,8 +68,12 @@ impl<S: Store, H: Host> Connection<S, H> {
         let planes = self.config.planes;
         let turn = id.checked_div(usize::from(planes)).unwrap_or(0);
         let others = usize::from(planes.saturating_sub(1));
-        let step = turn.checked_rem(others).map_or(0, |n| u8::try_from(n).unwrap_or(0));
-        let plane = u16::from(plane).saturating_add(1).saturating_add(u16::from(step));
+        let step = turn
+            .checked_rem(others)
+            .map_or(0, |n| u8::try_from(n).unwrap_or(0));
+        let plane = u16::from(plane)
+            .saturating_add(1)
+            .saturating_add(u16::from(step));
         let plane = plane.checked_rem(u16::from(planes)).unwrap_or(0);
         u8::try_from(plane).unwrap_or(0)
     }
@@ -88,8 +94,13 @@ impl<S: Store, H: Host> Connection<S, H> {
             .saturating_add(u16::from(step))
             .checked_rem(u16::from(ports))
             .unwrap_or(0);
-        let route = Route { plane, port_slot: u8::try_from(port).unwrap_or(0) };
-        let Some(path) = self.paths.get_mut(id) else { return };
+        let route = Route {
+            plane,
+            port_slot: u8::try_from(port).unwrap_or(0),
+        };
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
         path.tx.moved_at = now;
         let failed = path.tx.unanswered() > 0;
         path.tx.change_route(route, failed);
@@ -106,9 +117,14 @@ impl<S: Store, H: Host> Connection<S, H> {
         }
         for id in 0..self.active_paths {
             let elsewhere = self.next_plane(id, plane);
-            let Some(path) = self.paths.get_mut(id) else { return };
+            let Some(path) = self.paths.get_mut(id) else {
+                return;
+            };
             if path.tx.route.plane == plane {
-                let route = Route { plane: elsewhere, ..path.tx.route };
+                let route = Route {
+                    plane: elsewhere,
+                    ..path.tx.route
+                };
                 path.tx.moved_at = now;
                 path.tx.change_route(route, true);
                 self.repair |= 1u64.wrapping_shl(u32::try_from(id).unwrap_or(0));
@@ -124,7 +140,9 @@ impl<S: Store, H: Host> Connection<S, H> {
         let heard = self.heard;
         let mut next = None;
         for slot in 0..u32::try_from(self.streams.capacity()).unwrap_or(0) {
-            let Some((id, stream)) = self.streams.at(slot) else { continue };
+            let Some((id, stream)) = self.streams.at(slot) else {
+                continue;
+            };
             let requester = &mut stream.requester;
             let (woken, error) = requester.on_time(now, heard, &stream.qp, host);
             next = Instant::earliest(next, requester.deadline(heard));

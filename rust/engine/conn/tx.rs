@@ -28,8 +28,12 @@ impl<S: Store, H: Host> Connection<S, H> {
                 break;
             }
             let n = self.active_paths;
-            let paths = PathIter { inner: self.paths.iter_mut().take(n) };
-            let Some(path) = self.spray.pick(paths, room) else { break };
+            let paths = PathIter {
+                inner: self.paths.iter_mut().take(n),
+            };
+            let Some(path) = self.spray.pick(paths, room) else {
+                break;
+            };
             let (max, window) = (self.max_payload, self.peer_window);
             let Some((id, stream)) = self.streams.at(slot) else {
                 self.streams.pop_front();
@@ -45,7 +49,9 @@ impl<S: Store, H: Host> Connection<S, H> {
                 self.streams.pop_front();
                 continue;
             };
-            let cost = i32::try_from(piece.len).unwrap_or(i32::MAX).saturating_add(64);
+            let cost = i32::try_from(piece.len)
+                .unwrap_or(i32::MAX)
+                .saturating_add(64);
             stream.deficit = stream.deficit.saturating_sub(cost);
             let over = stream.deficit <= 0;
             if over {
@@ -67,28 +73,36 @@ impl<S: Store, H: Host> Connection<S, H> {
     /// anything, the first flight.
     ///
     /// ```text
-    /// inflight <= grant * max(5/4 min_rtt + 20 us, srtt/2)
+    /// inflight <= grant * max(5/4 min_rtt + 20 us, 7/8 srtt)
     /// ```
     ///
-    /// The smallest round-trip time, because the present one contains the queue that is to go away;
-    /// half of the present one, so that a host that has become slow is not throttled to nothing.
+    /// `min_rtt` is that of the shortest path, as all others may have been measured under load, `srtt` the mean of the
+    /// paths in use, weighted by what is in flight. Less than one `srtt`, so that a queue goes away.
     fn over_grant(&self, bytes: u32) -> bool {
         let paths = || self.paths.iter().take(self.active_paths);
-        let mut limit = u64::from(bytes).saturating_mul(FIRST_FLIGHT);
-        if self.grant_in != 0 {
-            let mut rtt = 0u64;
-            for path in paths() {
-                let (min, srtt) = (path.tx.rtt.min().as_nanos(), path.tx.rtt.smoothed());
-                let least = min.saturating_add(min / 4).saturating_add(20_000);
-                rtt = rtt.max(least).max(srtt.map_or(0, |s| s.as_nanos() / 2));
-            }
-            // KiB/ms * ns = bytes * 1000000/1024.
-            limit = u64::from(self.grant_in).saturating_mul(rtt) / 976;
-        } else if paths().any(|p| p.tx.rtt.is_proven()) {
+        if self.grant_in == 0 && paths().any(|p| p.tx.rtt.is_proven()) {
             return false;
         }
-        let inflight = paths().fold(0u64, |n, p| n.saturating_add(u64::from(p.tx.inflight())));
-        inflight > 0 && inflight.saturating_add(u64::from(bytes)) > limit
+        let (mut inflight, mut weighted, mut min) = (0u64, 0u64, u64::MAX);
+        for path in paths() {
+            let n = u64::from(path.tx.inflight());
+            inflight = inflight.saturating_add(n);
+            let Some(srtt) = path.tx.rtt.smoothed() else { continue };
+            weighted = weighted.saturating_add(n.saturating_mul(srtt.as_nanos()));
+            min = min.min(path.tx.rtt.min().as_nanos());
+        }
+        if inflight == 0 {
+            return false;
+        }
+        let mut limit = u64::from(bytes).saturating_mul(FIRST_FLIGHT);
+        if self.grant_in != 0 {
+            let least = if min == u64::MAX { 0 } else { min };
+            let least = least.saturating_add(least / 4).saturating_add(20_000);
+            let srtt = weighted.checked_div(inflight).unwrap_or(0);
+            // KiB/ms * ns = bytes * 1000000/1024.
+            limit = u64::from(self.grant_in).saturating_mul(least.max(srtt - srtt / 8)) / 976;
+        }
+        inflight.saturating_add(u64::from(bytes)) > limit
     }
 
     fn repair_all(&mut self, now: Instant, host: &mut H) {
@@ -99,8 +113,12 @@ impl<S: Store, H: Host> Connection<S, H> {
             let mut bounded = 2 * super::super::path::WINDOW;
             while bounded > 0 {
                 bounded = bounded.wrapping_sub(1);
-                let Some(path) = self.paths.get_mut(id as usize) else { break };
-                let Some(psn) = path.tx.next_lost() else { break };
+                let Some(path) = self.paths.get_mut(id as usize) else {
+                    break;
+                };
+                let Some(psn) = path.tx.next_lost() else {
+                    break;
+                };
                 self.resend(now, id as usize, psn, host);
             }
             if let Some(path) = self.paths.get(id as usize) {
@@ -129,7 +147,9 @@ impl<S: Store, H: Host> Connection<S, H> {
             attempt: piece.attempt,
             ..TxSlot::default()
         };
-        let Some(path) = self.paths.get_mut(usize::from(id)) else { return };
+        let Some(path) = self.paths.get_mut(usize::from(id)) else {
+            return;
+        };
         let psn = path.tx.push(slot);
         self.send_slot(now, usize::from(id), psn, host);
     }
@@ -141,8 +161,12 @@ impl<S: Store, H: Host> Connection<S, H> {
 
     fn send_slot(&mut self, now: Instant, id: usize, psn: Psn, host: &mut H) {
         let mut common = self.common(Kind::Void, u8::try_from(id).unwrap_or(0), psn.get());
-        let Some(path) = self.paths.get_mut(id) else { return };
-        let Some(slot) = path.tx.slot(psn).copied() else { return };
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
+        let Some(slot) = path.tx.slot(psn).copied() else {
+            return;
+        };
         common.flags = path.tx.epoch_bit();
         common.tx_count = slot.tx_count.wrapping_add(1);
         let route = path.tx.route;
@@ -152,7 +176,11 @@ impl<S: Store, H: Host> Connection<S, H> {
         if let Some(stream) = self.streams.get(slot.stream) {
             len = build(stream, &slot, common, &mut buf, &mut payload);
         }
-        let content = if len.is_some() { slot.content } else { Content::Void };
+        let content = if len.is_some() {
+            slot.content
+        } else {
+            Content::Void
+        };
         let n = match len {
             Some(n) => n,
             None => common.emit_alone(&mut buf),
@@ -181,14 +209,20 @@ impl<S: Store, H: Host> Connection<S, H> {
     /// The memory of a packet cannot be read: the request fails; a response turns into an error.
     fn on_fault(&mut self, now: Instant, id: usize, psn: Psn, slot: &TxSlot, host: &mut H) {
         self.repair |= 1u64.wrapping_shl(u32::try_from(id).unwrap_or(0));
-        let Some(path) = self.paths.get_mut(id) else { return };
-        let Some(stream) = self.streams.get_mut(slot.stream) else { return };
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
+        let Some(stream) = self.streams.get_mut(slot.stream) else {
+            return;
+        };
         match slot.content {
             Content::Void => {}
             Content::Request => {
                 path.tx.void(psn);
                 stream.requester.on_unsent(slot.index);
-                stream.requester.fail_local(slot.index, WcStatus::LocProtErr);
+                stream
+                    .requester
+                    .fail_local(slot.index, WcStatus::LocProtErr);
                 let error = stream.requester.complete(now, &stream.qp, host);
                 stream.raise(error, host);
             }
@@ -217,7 +251,9 @@ fn next_piece<S: Store, H: Host>(
         return Some((Content::Response, piece));
     }
     let mut error: Option<StreamError> = None;
-    let piece = stream.requester.next_piece(now, max, window, &stream.qp, host, &mut error);
+    let piece = stream
+        .requester
+        .next_piece(now, max, window, &stream.qp, host, &mut error);
     stream.raise(error, host);
     piece.map(|p| (Content::Request, p))
 }

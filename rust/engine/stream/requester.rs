@@ -88,7 +88,9 @@ pub struct Requester<S: Store> {
 impl<S: Store> Requester<S> {
     /// An idle half with room for `window` requests.
     pub(crate) fn new(window: u16) -> Result<Self, S::Error> {
-        let n = u32::from(window).clamp(4, super::STREAM_WINDOW).next_power_of_two();
+        let n = u32::from(window)
+            .clamp(4, super::STREAM_WINDOW)
+            .next_power_of_two();
         Ok(Self {
             ring: S::buf(n as usize, |_| TxMsg::default())?,
             mask: n.wrapping_sub(1),
@@ -209,7 +211,12 @@ impl<S: Store> Requester<S> {
             msg.sent = offset.saturating_add(len);
             msg.sent_all = msg.sent >= msg.req.len;
             msg.unresolved = msg.unresolved.saturating_add(1);
-            return Some(Piece { index: cursor.get(), offset, len, attempt: msg.attempt });
+            return Some(Piece {
+                index: cursor.get(),
+                offset,
+                len,
+                attempt: msg.attempt,
+            });
         }
     }
 
@@ -217,7 +224,12 @@ impl<S: Store> Requester<S> {
     fn whole(idx: ReqIdx, msg: &mut TxMsg) -> Piece {
         msg.sent_all = true;
         msg.unresolved = msg.unresolved.saturating_add(1);
-        Piece { index: idx.get(), offset: 0, len: 0, attempt: msg.attempt }
+        Piece {
+            index: idx.get(),
+            offset: 0,
+            len: 0,
+            attempt: msg.attempt,
+        }
     }
 
     fn pull<H: Host>(
@@ -254,7 +266,13 @@ impl<S: Store> Requester<S> {
             self.next_ssn = ssn.wrapping_add(1);
         }
         if let Some(msg) = self.get_mut(idx) {
-            *msg = TxMsg { req, msn, ssn, sent_all: local, ..TxMsg::default() };
+            *msg = TxMsg {
+                req,
+                msn,
+                ssn,
+                sent_all: local,
+                ..TxMsg::default()
+            };
         }
         if local {
             if req.local != WcStatus::Success {
@@ -400,7 +418,10 @@ impl<S: Store> Requester<S> {
     fn charge_rnr(&mut self, idx: ReqIdx) {
         let mut i = self.una;
         while i != idx {
-            if self.get(i).is_some_and(|m| m.req.opcode.consumes_receive() && !m.is_done()) {
+            if self
+                .get(i)
+                .is_some_and(|m| m.req.opcode.consumes_receive() && !m.is_done())
+            {
                 return;
             }
             i = i.next();
@@ -494,7 +515,12 @@ impl<S: Store> Requester<S> {
             let idx = self.next;
             self.next = idx.next();
             if let Some(msg) = self.get_mut(idx) {
-                *msg = TxMsg { req, sent_all: true, refused: true, ..TxMsg::default() };
+                *msg = TxMsg {
+                    req,
+                    sent_all: true,
+                    refused: true,
+                    ..TxMsg::default()
+                };
             }
             self.progress_at = now;
         }
@@ -590,16 +616,21 @@ impl<S: Store> Requester<S> {
                     if payload.len == 0 {
                         Ok(())
                     } else {
-                        host.place_response(qp, req.wqe, data.offset, payload).map_err(local_status)
+                        host.place_response(qp, req.wqe, data.offset, payload)
+                            .map_err(local_status)
                     }
                 }
             }
             (Op::AtomicResp, Opcode::CmpSwap | Opcode::FetchAdd) => {
                 msg.answered = true;
-                host.place_atomic(qp, req.wqe, data.operands.compare).map_err(local_status)
+                host.place_atomic(qp, req.wqe, data.operands.compare)
+                    .map_err(local_status)
             }
             (Op::RespError, _) => Err(
-                match u8::try_from(data.operands.imm).ok().and_then(NakReason::from_wire) {
+                match u8::try_from(data.operands.imm)
+                    .ok()
+                    .and_then(NakReason::from_wire)
+                {
                     Some(NakReason::Access) => WcStatus::RemAccessErr,
                     Some(NakReason::InvalidRequest) => WcStatus::RemInvReqErr,
                     _ => WcStatus::RemOpErr,
@@ -639,12 +670,16 @@ impl<S: Store> Requester<S> {
             woken = true;
         }
         let budget = self.budget();
-        let Some(waiting) = self.waiting_since else { return (woken, None) };
+        let Some(waiting) = self.waiting_since else {
+            return (woken, None);
+        };
         if budget == Span::ZERO {
             return (woken, None);
         }
         let silent = now.since(heard.max(waiting)) >= budget;
-        let absent = self.not_ready_since.is_some_and(|at| now.since(at) >= budget);
+        let absent = self
+            .not_ready_since
+            .is_some_and(|at| now.since(at) >= budget);
         if silent || absent {
             self.fail_oldest(now, qp, host, WcStatus::RetryExcErr);
             return (woken, self.complete(now, qp, host));
@@ -664,7 +699,9 @@ impl<S: Store> Requester<S> {
     }
 
     fn budget(&self) -> Span {
-        self.attr.timeout.times(u64::from(self.attr.retry_cnt).saturating_add(1))
+        self.attr
+            .timeout
+            .times(u64::from(self.attr.retry_cnt).saturating_add(1))
     }
 
     /// When [`Self::on_time`] is to be called.

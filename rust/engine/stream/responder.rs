@@ -143,7 +143,11 @@ impl<S: Store, T> Responder<S, T> {
             // Long complete, sent again under a new attempt; or of another life of the QP.
             let behind = self.una.distance(msn);
             let known = behind > 0 && behind <= STREAM_WINDOW;
-            return if known { Ok(()) } else { Err((NakReason::NotReady, 0)) };
+            return if known {
+                Ok(())
+            } else {
+                Err((NakReason::NotReady, 0))
+            };
         }
         if let Some(fatal) = self.fatal {
             if msn == fatal.msn {
@@ -182,7 +186,9 @@ impl<S: Store, T> Responder<S, T> {
         host: &mut H,
     ) -> Result<(), Refusal> {
         let at = (msn.get() & (STREAM_WINDOW - 1)) as usize;
-        let Some(msg) = self.ring.get_mut(at) else { return Err(Refusal::Operation) };
+        let Some(msg) = self.ring.get_mut(at) else {
+            return Err(Refusal::Operation);
+        };
         match msg.state {
             State::Complete | State::Held => return Ok(()),
             State::Empty => Self::begin(msg, data, qp, host)?,
@@ -208,7 +214,9 @@ impl<S: Store, T> Responder<S, T> {
                 Op::Write | Op::WriteImm => msg.remote.as_ref(),
                 _ => msg.recv.as_ref(),
             };
-            let Some(target) = target else { return Err(Refusal::Operation) };
+            let Some(target) = target else {
+                return Err(Refusal::Operation);
+            };
             host.place(qp, target, data.offset, payload)?;
         }
         let got = msg.got.saturating_add(payload.len);
@@ -249,7 +257,11 @@ impl<S: Store, T> Responder<S, T> {
         }
         let mut recv = None;
         if data.op.consumes_receive() {
-            let total = if data.op == Op::WriteImm { 0 } else { data.total };
+            let total = if data.op == Op::WriteImm {
+                0
+            } else {
+                data.total
+            };
             recv = Some(host.match_recv(qp, o.ssn, total)?);
         }
         *msg = RxMsg {
@@ -321,7 +333,10 @@ impl<S: Store, T> Responder<S, T> {
     fn execute<H: Host<Target = T>>(&mut self, msg: RxMsg<T>, qp: &H::Qp, host: &mut H) {
         let o = &msg.operands;
         let op = match msg.op {
-            Op::CmpSwap => Some(AtomicOp::CmpSwap { compare: o.compare, swap: o.swap }),
+            Op::CmpSwap => Some(AtomicOp::CmpSwap {
+                compare: o.compare,
+                swap: o.swap,
+            }),
             Op::FetchAdd => Some(AtomicOp::FetchAdd { add: o.swap }),
             _ => None,
         };
@@ -331,7 +346,11 @@ impl<S: Store, T> Responder<S, T> {
                 Ok(original) => Answer::Atomic(original),
                 Err(refusal) => {
                     let ssn = None;
-                    self.set_fatal(Fatal { msn: self.una.next(), refusal, ssn });
+                    self.set_fatal(Fatal {
+                        msn: self.una.next(),
+                        refusal,
+                        ssn,
+                    });
                     Answer::Error(nak_of(refusal).0)
                 }
             },
@@ -386,7 +405,12 @@ impl<S: Store, T> Responder<S, T> {
                     r.sent = offset.saturating_add(len);
                     r.sent_all = r.answer != Answer::Read || r.sent >= r.total;
                     r.unresolved = r.unresolved.saturating_add(1);
-                    return Some(Piece { index: slot, offset, len, attempt: 0 });
+                    return Some(Piece {
+                        index: slot,
+                        offset,
+                        len,
+                        attempt: 0,
+                    });
                 }
                 _ => self.cursor = slot.wrapping_add(1),
             }
@@ -432,7 +456,9 @@ impl<S: Store, T> Responder<S, T> {
         }
         while self.oldest != self.newest {
             let oldest = self.oldest;
-            let done = self.response(oldest).is_none_or(|r| r.sent_all && r.unresolved == 0);
+            let done = self
+                .response(oldest)
+                .is_none_or(|r| r.sent_all && r.unresolved == 0);
             if !done {
                 break;
             }
@@ -450,7 +476,11 @@ impl<S: Store, T> Responder<S, T> {
             r.sent_all = true;
         }
         let msn = self.una;
-        self.set_fatal(Fatal { msn, refusal: Refusal::Access, ssn: None });
+        self.set_fatal(Fatal {
+            msn,
+            refusal: Refusal::Access,
+            ssn: None,
+        });
     }
 
     /// Whether a response has something left to send.

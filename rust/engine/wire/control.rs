@@ -53,7 +53,16 @@ impl Ack {
         for word in &mut sack {
             *word = r.u64()?;
         }
-        Ok(Self { echo_seq, echo_tx, delay_us, received, ce, dups, grant, sack })
+        Ok(Self {
+            echo_seq,
+            echo_tx,
+            delay_us,
+            received,
+            ce,
+            dups,
+            grant,
+            sack,
+        })
     }
 
     /// Writes the packet, returns its length.
@@ -185,7 +194,17 @@ impl Handshake {
         if conn_id == 0 || paths == 0 || max_payload < 64 || window == 0 {
             return Err(WireError::Field);
         }
-        Ok(Self { nonce, epoch, conn_id, tag, features, paths, planes, max_payload, window })
+        Ok(Self {
+            nonce,
+            epoch,
+            conn_id,
+            tag,
+            features,
+            paths,
+            planes,
+            max_payload,
+            window,
+        })
     }
 
     /// Writes the packet, returns its length.

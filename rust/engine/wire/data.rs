@@ -177,7 +177,10 @@ impl Data {
         let total = r.u32()?;
         let offset = r.u32()?;
         let mut o = Operands::default();
-        if matches!(op, Op::Write | Op::WriteImm | Op::Read | Op::CmpSwap | Op::FetchAdd) {
+        if matches!(
+            op,
+            Op::Write | Op::WriteImm | Op::Read | Op::CmpSwap | Op::FetchAdd
+        ) {
             o.rkey = r.u32()?;
             o.va = r.u64()?;
         }
@@ -242,7 +245,10 @@ impl Data {
         w.u32(self.total);
         w.u32(self.offset);
         let o = &self.operands;
-        if matches!(self.op, Op::Write | Op::WriteImm | Op::Read | Op::CmpSwap | Op::FetchAdd) {
+        if matches!(
+            self.op,
+            Op::Write | Op::WriteImm | Op::Read | Op::CmpSwap | Op::FetchAdd
+        ) {
             w.u32(o.rkey);
             w.u64(o.va);
         }

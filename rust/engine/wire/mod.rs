@@ -128,7 +128,11 @@ pub struct Peek {
 /// Reads the fields needed to find the connection. `head` is the datagram's beginning.
 pub fn peek(head: &[u8]) -> Result<Peek, WireError> {
     let c = Common::parse(&mut Reader::new(head))?;
-    Ok(Peek { kind: c.kind, dst_conn_id: c.conn_id, tag: c.tag })
+    Ok(Peek {
+        kind: c.kind,
+        dst_conn_id: c.conn_id,
+        tag: c.tag,
+    })
 }
 
 /// The RESET that answers a packet for an unknown connection; `None` for packets that must not
@@ -139,7 +143,14 @@ pub fn reset_for(head: &[u8]) -> Option<[u8; COMMON_LEN]> {
         return None;
     }
     let mut out = [0u8; COMMON_LEN];
-    let reset = Common { kind: Kind::Reset, flags: 0, path: 0, tx_count: 0, seq: 0, ..c };
+    let reset = Common {
+        kind: Kind::Reset,
+        flags: 0,
+        path: 0,
+        tx_count: 0,
+        seq: 0,
+        ..c
+    };
     reset.emit(&mut Writer::new(&mut out));
     Some(out)
 }
@@ -192,7 +203,15 @@ impl Common {
             return Err(WireError::Version);
         }
         let kind = Kind::from_wire(vt & 0x0f).ok_or(WireError::Type)?;
-        Ok(Self { kind, flags, path, tx_count, conn_id, tag, seq })
+        Ok(Self {
+            kind,
+            flags,
+            path,
+            tx_count,
+            conn_id,
+            tag,
+            seq,
+        })
     }
 
     /// Writes a packet that is nothing but this header (VOID, RESET); returns its length.
@@ -225,7 +244,10 @@ impl<'a> Reader<'a> {
 
     #[inline]
     fn take<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
-        let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(WireError::Truncated)?;
+        let (head, rest) = self
+            .rest
+            .split_first_chunk::<N>()
+            .ok_or(WireError::Truncated)?;
         self.rest = rest;
         Ok(*head)
     }
@@ -314,7 +336,15 @@ mod tests {
     use super::*;
 
     fn common(kind: Kind) -> Common {
-        Common { kind, flags: 1, path: 3, tx_count: 2, conn_id: 7, tag: 9, seq: 11 }
+        Common {
+            kind,
+            flags: 1,
+            path: 3,
+            tx_count: 2,
+            conn_id: 7,
+            tag: 9,
+            seq: 11,
+        }
     }
 
     #[test]
@@ -349,7 +379,10 @@ mod tests {
             assert_eq!(c.flags, FLAG_EPOCH | FLAG_SOLICITED);
             let Packet::Data(q) = p else { panic!() };
             assert_eq!(q.op, op);
-            assert_eq!((q.dst_qpn, q.src_qpn, q.attempt, q.msn), (0x123456, 0x654321, 5, 77));
+            assert_eq!(
+                (q.dst_qpn, q.src_qpn, q.attempt, q.msn),
+                (0x123456, 0x654321, 5, 77)
+            );
             assert_eq!(q.payload_len, payload);
             assert_eq!(q.header_len as usize, n);
             for short in 0..n {
@@ -363,7 +396,14 @@ mod tests {
         let mut buf = [0u8; MAX_HEADER];
         common(Kind::Ack).emit(&mut Writer::new(&mut buf));
         let r = reset_for(&buf).unwrap();
-        assert_eq!(peek(&r), Ok(Peek { kind: Kind::Reset, dst_conn_id: 7, tag: 9 }));
+        assert_eq!(
+            peek(&r),
+            Ok(Peek {
+                kind: Kind::Reset,
+                dst_conn_id: 7,
+                tag: 9
+            })
+        );
         assert!(reset_for(&r).is_none());
         assert!(reset_for(&[]).is_none());
     }

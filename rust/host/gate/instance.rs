@@ -100,7 +100,11 @@ impl Host for Outside {
             swap: ask(v, 8),
             fence: ask(v, 10) == 0,
             solicited: ask(v, 11) == 0,
-            local: if ask(v, 12) == 0 { WcStatus::Success } else { WcStatus::MwBindErr },
+            local: if ask(v, 12) == 0 {
+                WcStatus::Success
+            } else {
+                WcStatus::MwBindErr
+            },
         })
     }
     fn complete_request(&mut self, qp: &u64, wqe: WqeId, s: WcStatus, n: u32) {

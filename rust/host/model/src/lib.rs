@@ -46,7 +46,10 @@ impl Rng {
 
 /// A byte that tells where it belongs.
 pub fn pattern(seed: u64, i: usize) -> u8 {
-    let x = seed.wrapping_mul(0x9e37_79b9).wrapping_add(i as u64).wrapping_mul(0x85eb_ca6b);
+    let x = seed
+        .wrapping_mul(0x9e37_79b9)
+        .wrapping_add(i as u64)
+        .wrapping_mul(0x85eb_ca6b);
     (x >> 13) as u8
 }
 
@@ -131,7 +134,9 @@ impl Host for TestHost {
     }
     fn complete_request(&mut self, qp: &u32, wqe: WqeId, status: WcStatus, len: u32) {
         let q = self.qp(qp);
-        q.pulled.remove(&wqe.0).expect("completed twice or never pulled");
+        q.pulled
+            .remove(&wqe.0)
+            .expect("completed twice or never pulled");
         q.done.push((wqe.0, status, len));
     }
     fn place_response(
@@ -150,7 +155,10 @@ impl Host for TestHost {
         Ok(())
     }
     fn place_atomic(&mut self, qp: &u32, wqe: WqeId, original: u64) -> Result<(), Refusal> {
-        let old = self.qp(qp).results.insert(wqe.0, original.to_ne_bytes().to_vec());
+        let old = self
+            .qp(qp)
+            .results
+            .insert(wqe.0, original.to_ne_bytes().to_vec());
         assert!(old.is_none(), "atomic result placed twice");
         Ok(())
     }
@@ -197,7 +205,9 @@ impl Host for TestHost {
         Ok(())
     }
     fn atomic(&mut self, _qp: &u32, target: &Target, op: AtomicOp) -> Result<u64, Refusal> {
-        let Target::Memory { base, .. } = target else { panic!() };
+        let Target::Memory { base, .. } = target else {
+            panic!()
+        };
         self.atomics += 1;
         let m = &mut self.memory[*base as usize..*base as usize + 8];
         let old = u64::from_ne_bytes(m.try_into().unwrap());
@@ -236,18 +246,30 @@ impl Host for TestHost {
         let mut bytes = p.header.to_vec();
         match p.payload {
             PayloadSource::None => {}
-            PayloadSource::Request { qp, wqe, offset, len } => {
+            PayloadSource::Request {
+                qp,
+                wqe,
+                offset,
+                len,
+            } => {
                 if self.fault_wqe == Some(wqe.0) {
                     return TxOutcome::Fault;
                 }
                 let (o, n) = (offset as usize, len as usize);
                 bytes.extend_from_slice(&self.qps[qp].pulled[&wqe.0].1[o..o + n]);
             }
-            PayloadSource::Remote { target, offset, len, .. } => {
+            PayloadSource::Remote {
+                target,
+                offset,
+                len,
+                ..
+            } => {
                 if self.fault_remote {
                     return TxOutcome::Fault;
                 }
-                let Target::Memory { base, .. } = target else { panic!() };
+                let Target::Memory { base, .. } = target else {
+                    panic!()
+                };
                 let b = (*base + u64::from(offset)) as usize;
                 bytes.extend_from_slice(&self.memory[b..b + len as usize]);
             }
@@ -333,7 +355,9 @@ impl World {
     pub fn new(seed: u64, net: Net, loopback: bool, config: Config) -> Self {
         let n = if loopback { 1 } else { 2 };
         let mut rng = Rng(seed);
-        let nodes = (0..n).map(|i| Self::node(&mut rng, i as u32 + 1, &config)).collect();
+        let nodes = (0..n)
+            .map(|i| Self::node(&mut rng, i as u32 + 1, &config))
+            .collect();
         Self {
             now: 1_000_000_000,
             rng,
@@ -408,7 +432,8 @@ impl World {
     pub fn start(&mut self, i: usize, qpn: u32, attr: &RequesterAttr) {
         let now = self.instant();
         let n = &mut self.nodes[i];
-        n.conn.start_requester(now, n.streams[&qpn], attr, &mut n.host);
+        n.conn
+            .start_requester(now, n.streams[&qpn], attr, &mut n.host);
         self.flush(i);
     }
 
@@ -427,7 +452,10 @@ impl World {
 
     pub fn post_recv(&mut self, i: usize, qpn: u32, n: usize, len: usize) {
         for _ in 0..n {
-            self.qp(i, qpn).rq.push(Recv { data: vec![0; len], used: false });
+            self.qp(i, qpn).rq.push(Recv {
+                data: vec![0; len],
+                used: false,
+            });
         }
     }
 
@@ -498,7 +526,11 @@ impl World {
     pub fn deliver(&mut self, to: usize, bytes: Vec<u8>) -> Handled {
         let now = self.instant();
         let n = &mut self.nodes[to];
-        let meta = RxMeta { len: bytes.len() as u32, ce: false, plane: 0 };
+        let meta = RxMeta {
+            len: bytes.len() as u32,
+            ce: false,
+            plane: 0,
+        };
         let head = bytes[..bytes.len().min(wire::MAX_HEADER)].to_vec();
         if !n.alive {
             return Handled::Ignored;
@@ -587,6 +619,10 @@ impl World {
     }
 
     pub fn retransmissions(&self, i: usize) -> u64 {
-        self.nodes[i].conn.paths().map(|p| p.stats.retransmitted + p.stats.probes).sum()
+        self.nodes[i]
+            .conn
+            .paths()
+            .map(|p| p.stats.retransmitted + p.stats.probes)
+            .sum()
     }
 }

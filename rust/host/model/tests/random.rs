@@ -20,8 +20,16 @@ struct Op {
 
 fn op() -> impl Strategy<Value = Op> {
     let len = prop_oneof![Just(0u32), 1..100u32, 1300..1500u32, 1..40_000u32];
-    (0..3u8, any::<bool>(), 0..8u8, len, 0..8u8, 0..300u16, any::<bool>()).prop_map(
-        |(qp, back, kind, len, fence, pause, post_recv)| Op {
+    (
+        0..3u8,
+        any::<bool>(),
+        0..8u8,
+        len,
+        0..8u8,
+        0..300u16,
+        any::<bool>(),
+    )
+        .prop_map(|(qp, back, kind, len, fence, pause, post_recv)| Op {
             qp,
             back,
             kind,
@@ -29,8 +37,7 @@ fn op() -> impl Strategy<Value = Op> {
             fence: fence == 0,
             pause_us: if pause > 200 { pause } else { 0 },
             post_recv,
-        },
-    )
+        })
 }
 
 fn net() -> impl Strategy<Value = Net> {
@@ -44,23 +51,28 @@ fn net() -> impl Strategy<Value = Net> {
         1..1_000_000u64,
         prop_oneof![Just(vec![]), Just(vec![2u8]), Just(vec![0u8, 5, 7])],
     )
-        .prop_map(|(base, step, cost, loss, dup, reorder, reorder_ns, black)| Net {
-            base,
-            step,
-            milli_ns_per_byte: cost,
-            loss_ppm: loss,
-            dup_ppm: dup,
-            reorder_ppm: reorder,
-            reorder_ns,
-            garbage_ppm: dup / 2,
-            black,
-        })
+        .prop_map(
+            |(base, step, cost, loss, dup, reorder, reorder_ns, black)| Net {
+                base,
+                step,
+                milli_ns_per_byte: cost,
+                loss_ppm: loss,
+                dup_ppm: dup,
+                reorder_ppm: reorder,
+                reorder_ns,
+                garbage_ppm: dup / 2,
+                black,
+            },
+        )
 }
 
 const REGION: u64 = 40_000;
 
 fn check(seed: u64, net: Net, ops: Vec<Op>, loopback: bool, paths: u8) {
-    let config = Config { paths, ..Config::default() };
+    let config = Config {
+        paths,
+        ..Config::default()
+    };
     let mut w = World::new(seed, net, loopback, config);
     let other = usize::from(!loopback);
     w.open(0);
@@ -132,11 +144,23 @@ fn check(seed: u64, net: Net, ops: Vec<Op>, loopback: bool, paths: u8) {
         w.post_recv(n, q, 1, REGION as usize);
     }
     let total = posted.len();
-    let receives = posted.iter().filter(|p| p.4.opcode.consumes_receive()).count();
+    let receives = posted
+        .iter()
+        .filter(|p| p.4.opcode.consumes_receive())
+        .count();
     let all = |w: &mut World| {
-        let done: usize = w.nodes.iter().flat_map(|n| n.host.qps.values()).map(|q| q.done.len()).sum();
-        let got: usize =
-            w.nodes.iter().flat_map(|n| n.host.qps.values()).map(|q| q.received.len()).sum();
+        let done: usize = w
+            .nodes
+            .iter()
+            .flat_map(|n| n.host.qps.values())
+            .map(|q| q.done.len())
+            .sum();
+        let got: usize = w
+            .nodes
+            .iter()
+            .flat_map(|n| n.host.qps.values())
+            .map(|q| q.received.len())
+            .sum();
         done == total && got == receives
     };
     assert!(w.run(60_000, all), "does not finish");
@@ -146,12 +170,17 @@ fn check(seed: u64, net: Net, ops: Vec<Op>, loopback: bool, paths: u8) {
     for node in 0..=other {
         let qpns: Vec<u32> = w.nodes[node].host.qps.keys().copied().collect();
         for qpn in qpns {
-            let mine: Vec<_> = posted.iter().filter(|p| p.0 == node && p.1 == qpn).collect();
+            let mine: Vec<_> = posted
+                .iter()
+                .filter(|p| p.0 == node && p.1 == qpn)
+                .collect();
             let q = w.qp(node, qpn);
             assert!(q.errors.is_empty() && q.pulled.is_empty());
             let done: Vec<_> = q.done.clone();
-            let want: Vec<_> =
-                mine.iter().map(|p| (p.4.wqe.0, WcStatus::Success, p.4.len)).collect();
+            let want: Vec<_> = mine
+                .iter()
+                .map(|p| (p.4.wqe.0, WcStatus::Success, p.4.len))
+                .collect();
             assert_eq!(done, want);
             let mut adds = 0u64;
             for p in &mine {
@@ -189,7 +218,11 @@ fn check(seed: u64, net: Net, ops: Vec<Op>, loopback: bool, paths: u8) {
             for (i, (p, (done, data))) in theirs.iter().zip(&q.received).enumerate() {
                 assert_eq!(done.ssn as usize, i);
                 assert_eq!((done.opcode, done.len), (p.4.opcode, p.4.len));
-                let imm = if p.4.opcode == Opcode::Send { 0 } else { p.4.imm };
+                let imm = if p.4.opcode == Opcode::Send {
+                    0
+                } else {
+                    p.4.imm
+                };
                 assert_eq!(done.imm, imm);
                 if p.4.opcode != Opcode::WriteImm {
                     assert!(*data == message(p.4.wqe.0, p.4.len as usize));

@@ -6,7 +6,12 @@ use metaroce_engine::engine::{api::*, Span};
 use metaroce_model::*;
 
 fn lossy(loss_ppm: u32) -> Net {
-    Net { loss_ppm, dup_ppm: loss_ppm / 4, step: 7_000, ..Net::default() }
+    Net {
+        loss_ppm,
+        dup_ppm: loss_ppm / 4,
+        step: 7_000,
+        ..Net::default()
+    }
 }
 
 fn ok_all(w: &mut World, i: usize, qpn: u32, n: usize) {
@@ -28,7 +33,8 @@ fn sends(net: Net, seed: u64, loopback: bool, n: usize, len: usize) -> World {
         w.send(0, 11, k as u64, len);
     }
     assert!(
-        w.run(20_000, |w| w.qp(0, 11).done.len() == n && w.qp(other, 22).received.len() == n),
+        w.run(20_000, |w| w.qp(0, 11).done.len() == n
+            && w.qp(other, 22).received.len() == n),
         "{} of {n} done, {} received",
         w.qp(0, 11).done.len(),
         w.qp(other, 22).received.len()
@@ -53,7 +59,11 @@ fn clean_network_needs_no_repair() {
 
 #[test]
 fn paths_of_different_delay_need_no_repair() {
-    let net = Net { step: 150_000, milli_ns_per_byte: 100, ..Net::default() };
+    let net = Net {
+        step: 150_000,
+        milli_ns_per_byte: 100,
+        ..Net::default()
+    };
     let w = sends(net, 2, false, 300, 20_000);
     assert_eq!(w.retransmissions(0), 0);
 }
@@ -89,9 +99,16 @@ fn reordering_and_duplicates() {
 
 #[test]
 fn dead_ports_are_left() {
-    let net = Net { black: vec![1, 3, 6], ..Net::default() };
+    let net = Net {
+        black: vec![1, 3, 6],
+        ..Net::default()
+    };
     let w = sends(net, 5, false, 300, 9000);
-    assert!(w.nodes[0].host.events.iter().any(|e| matches!(e, ConnEvent::PathMoved { .. })));
+    assert!(w.nodes[0]
+        .host
+        .events
+        .iter()
+        .any(|e| matches!(e, ConnEvent::PathMoved { .. })));
 }
 
 #[test]
@@ -131,7 +148,11 @@ fn empty_read() {
     w.open(0);
     w.open(1);
     w.pair(11, 22, &requester(500, 7));
-    let req = Request { opcode: Opcode::Read, rkey: 0x1234, ..Request::default() };
+    let req = Request {
+        opcode: Opcode::Read,
+        rkey: 0x1234,
+        ..Request::default()
+    };
     w.post(0, 11, req, Vec::new());
     assert!(w.run(1000, |w| w.qp(0, 11).done.len() == 1));
     ok_all(&mut w, 0, 11, 1);
@@ -225,7 +246,8 @@ fn receiver_not_ready_for_ever() {
             w.post_recv(1, 22, 1, 5000);
             w.run(1, |_| false);
         }
-        assert!(w.run(5000, |w| w.qp(0, 11).done.len() == 50 && w.qp(1, 22).received.len() == 50));
+        assert!(w.run(5000, |w| w.qp(0, 11).done.len() == 50
+            && w.qp(1, 22).received.len() == 50));
         ok_all(&mut w, 0, 11, 50);
         for k in 0..50 {
             assert!(w.qp(1, 22).received[k].1 == message(k as u64, 5000));
@@ -246,7 +268,10 @@ fn no_rnr_retry() {
     assert!(w.run(1000, |w| w.qp(0, 11).done.len() == 5));
     let s: Vec<_> = w.qp(0, 11).done.iter().map(|d| d.1).collect();
     use WcStatus::*;
-    assert_eq!(s, [Success, Success, RnrRetryExcErr, WrFlushErr, WrFlushErr]);
+    assert_eq!(
+        s,
+        [Success, Success, RnrRetryExcErr, WrFlushErr, WrFlushErr]
+    );
     assert_eq!(w.qp(0, 11).errors, [StreamError::Requester(RnrRetryExcErr)]);
     assert_eq!(w.qp(1, 22).received.len(), 2);
 }
@@ -282,7 +307,14 @@ fn dead_peer() {
     }
     assert!(w.run(10_000, |w| w.qp(0, 11).done.len() == 4));
     let s: Vec<_> = w.qp(0, 11).done.iter().map(|d| d.1).collect();
-    assert_eq!(s[1..], [WcStatus::RetryExcErr, WcStatus::WrFlushErr, WcStatus::WrFlushErr]);
+    assert_eq!(
+        s[1..],
+        [
+            WcStatus::RetryExcErr,
+            WcStatus::WrFlushErr,
+            WcStatus::WrFlushErr
+        ]
+    );
     let took = (w.now - start) / 1_000_000;
     assert!((70..200).contains(&took), "{took} ms");
 }
@@ -374,7 +406,8 @@ fn bad_key_in_the_middle() {
                 w.send(0, 11, k, 5000);
             }
         }
-        assert!(w.run(5000, |w| w.qp(0, 11).done.len() == 40 && !w.qp(1, 22).errors.is_empty()));
+        assert!(w.run(5000, |w| w.qp(0, 11).done.len() == 40
+            && !w.qp(1, 22).errors.is_empty()));
         for (k, d) in w.qp(0, 11).done.iter().enumerate() {
             let want = match k {
                 0..20 => WcStatus::Success,
@@ -385,7 +418,10 @@ fn bad_key_in_the_middle() {
         }
         assert_eq!(w.qp(0, 11).errors.len(), 1);
         assert_eq!(w.qp(1, 22).received.len(), 20);
-        let e = StreamError::Responder { refusal: Refusal::Access, ssn: None };
+        let e = StreamError::Responder {
+            refusal: Refusal::Access,
+            ssn: None,
+        };
         assert_eq!(w.qp(1, 22).errors, [e]);
     }
 }
@@ -402,7 +438,10 @@ fn receive_too_short() {
     w.send(0, 11, 1, 5000);
     assert!(w.run(1000, |w| w.qp(0, 11).done.len() == 2));
     assert_eq!(w.qp(0, 11).done[1].1, WcStatus::RemInvReqErr);
-    let e = StreamError::Responder { refusal: Refusal::Length, ssn: Some(1) };
+    let e = StreamError::Responder {
+        refusal: Refusal::Length,
+        ssn: Some(1),
+    };
     assert_eq!(w.qp(1, 22).errors, [e]);
 }
 
@@ -420,12 +459,24 @@ fn local_fault_of_a_request_and_of_a_response() {
     }
     assert!(w.run(1000, |w| w.qp(0, 11).done.len() == 3));
     let s: Vec<_> = w.qp(0, 11).done.iter().map(|d| d.1).collect();
-    assert_eq!(s, [WcStatus::Success, WcStatus::LocProtErr, WcStatus::WrFlushErr]);
+    assert_eq!(
+        s,
+        [
+            WcStatus::Success,
+            WcStatus::LocProtErr,
+            WcStatus::WrFlushErr
+        ]
+    );
     w.nodes[1].host.fault_remote = true;
-    let req =
-        Request { opcode: Opcode::Read, len: 100_000, rkey: 0x1234, ..Request::default() };
+    let req = Request {
+        opcode: Opcode::Read,
+        len: 100_000,
+        rkey: 0x1234,
+        ..Request::default()
+    };
     w.post(0, 12, req, Vec::new());
-    assert!(w.run(1000, |w| w.qp(0, 12).done.len() == 1 && w.qp(1, 23).errors.len() == 1));
+    assert!(w.run(1000, |w| w.qp(0, 12).done.len() == 1
+        && w.qp(1, 23).errors.len() == 1));
     assert_eq!(w.qp(0, 12).done[0].1, WcStatus::RemAccessErr);
 }
 
@@ -436,8 +487,14 @@ fn local_requests_complete_in_order() {
     w.open(1);
     w.pair(11, 22, &requester(500, 7));
     w.post_recv(1, 22, 10, 5000);
-    w.run(10, |w| w.nodes[0].conn.is_established() && w.nodes[1].conn.is_established());
-    let local = |k| Request { wqe: WqeId(k), opcode: Opcode::Local, ..Request::default() };
+    w.run(10, |w| {
+        w.nodes[0].conn.is_established() && w.nodes[1].conn.is_established()
+    });
+    let local = |k| Request {
+        wqe: WqeId(k),
+        opcode: Opcode::Local,
+        ..Request::default()
+    };
     w.post(0, 11, local(0), Vec::new());
     assert_eq!(w.qp(0, 11).done.len(), 1);
     w.send(0, 11, 1, 5000);
@@ -446,7 +503,10 @@ fn local_requests_complete_in_order() {
     assert_eq!(w.qp(0, 11).done.len(), 1);
     assert!(w.run(1000, |w| w.qp(0, 11).done.len() == 4));
     ok_all(&mut w, 0, 11, 4);
-    let bad = Request { local: WcStatus::MwBindErr, ..local(4) };
+    let bad = Request {
+        local: WcStatus::MwBindErr,
+        ..local(4)
+    };
     w.post(0, 11, bad, Vec::new());
     assert_eq!(w.qp(0, 11).done[4].1, WcStatus::MwBindErr);
     assert_eq!(w.qp(0, 11).errors.len(), 1);
@@ -473,7 +533,8 @@ fn peer_restarts() {
     w.open(1);
     w.attach(1, 23, 12);
     w.post_recv(1, 23, 10, 5000);
-    assert!(w.run(3000, |w| w.qp(0, 12).done.len() == 5 && w.qp(0, 11).done.len() == 2));
+    assert!(w.run(3000, |w| w.qp(0, 12).done.len() == 5
+        && w.qp(0, 11).done.len() == 2));
     ok_all(&mut w, 0, 12, 5);
     assert_eq!(w.qp(1, 23).received.len(), 5);
     assert_eq!(w.qp(0, 11).done[1].1, WcStatus::RetryExcErr);
@@ -495,7 +556,8 @@ fn many_streams_share_fairly() {
             w.send(0, 100 + q, k, 20_000);
         }
     }
-    assert!(w.run(20_000, |w| (0..50u32).all(|q| w.qp(0, 100 + q).done.len() == 20)));
+    assert!(w.run(20_000, |w| (0..50u32)
+        .all(|q| w.qp(0, 100 + q).done.len() == 20)));
     for q in 0..50u32 {
         ok_all(&mut w, 0, 100 + q, 20);
         for k in 0..20 {
@@ -530,7 +592,10 @@ fn goes_quiet_when_idle() {
     w.run(5_000, |_| false);
     let before = (w.nodes[0].host.transmits, w.nodes[1].host.transmits);
     w.run(10_000, |_| false);
-    assert_eq!(before, (w.nodes[0].host.transmits, w.nodes[1].host.transmits));
+    assert_eq!(
+        before,
+        (w.nodes[0].host.transmits, w.nodes[1].host.transmits)
+    );
     assert_eq!(w.nodes[0].conn.next_deadline(), None);
 }
 
@@ -572,8 +637,19 @@ fn garbage_never_panics() {
 /// Found by the property test: the only path's acknowledgements all go into a dead port.
 #[test]
 fn single_path_with_dead_return_route() {
-    let net = Net { black: vec![0, 5, 7], ..Net::default() };
-    let mut w = World::new(0, net, false, Config { paths: 1, ..Config::default() });
+    let net = Net {
+        black: vec![0, 5, 7],
+        ..Net::default()
+    };
+    let mut w = World::new(
+        0,
+        net,
+        false,
+        Config {
+            paths: 1,
+            ..Config::default()
+        },
+    );
     w.open(0);
     w.open(1);
     w.pair(11, 22, &requester(500, 7));
