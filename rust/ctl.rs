@@ -2,4 +2,4 @@
 
 //! What an administrator sees beyond the verbs: debugfs.
 
-pub(crate) mod debugfs;
+pub mod debugfs;

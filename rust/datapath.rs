@@ -23,19 +23,20 @@
 //! Locks, outermost first: `Port.state` (mutex) -> `Conn.live` -> the locks of
 //! `verbs`. The tables of [`shared::Shared`] are leaves.
 
-pub(crate) mod conn;
+pub mod conn;
+mod counters;
 mod host;
-pub(crate) mod port;
+pub mod port;
 mod rx;
-pub(crate) mod shared;
+pub mod shared;
 mod store;
-pub(crate) mod transport;
+pub mod transport;
 
-pub(crate) use shared::{
+pub use shared::{
     Settings,
     Shared,
     SHARED, //
 };
 
 /// The datapath as `verbs` sees it: implements [`crate::verbs::Transport`].
-pub(crate) struct Datapath;
+pub struct Datapath;

@@ -44,7 +44,7 @@ use kernel::{
 };
 
 /// The transport below the verbs.
-pub(crate) type BoundTransport = datapath::Datapath;
+pub type BoundTransport = datapath::Datapath;
 
 module! {
     type: Metaroce,
@@ -104,7 +104,9 @@ impl rdma::LinkType for Link {
     const TYPE: &'static CStr = c"metaroce";
 
     fn newlink(name: &CStr, netdev: &sync::NetDev) -> Result {
-        verbs::newlink(name, netdev)?;
+        verbs::newlink(name, netdev).inspect_err(|e| {
+            pr_err!("{}: cannot attach to {}: {:?}\n", name, net::netdev::name(netdev), e);
+        })?;
         if let Some(dev) = rdma::Device::<verbs::Driver>::get_by_netdev(netdev) {
             // Only for looking at; the device works without.
             let _ = ctl::debugfs::add(dev.name(), dev.data().port());

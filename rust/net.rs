@@ -16,10 +16,10 @@
 //! | [`route`]    | cached routes and transmission                            |
 //! | [`deferred`] | soft timer, BH work, delayed work                         |
 
-pub(crate) mod addr;
-pub(crate) mod deferred;
-pub(crate) mod netdev;
-pub(crate) mod route;
-pub(crate) mod skb;
-pub(crate) mod socket;
+pub mod addr;
+pub mod deferred;
+pub mod netdev;
+pub mod route;
+pub mod skb;
+pub mod socket;
 mod sys;

@@ -28,4 +28,4 @@ mod srq;
 mod transport;
 
 pub use dev::{newlink, Driver};
-pub use transport::{AddressVector, Transport};
+pub use transport::{AddressVector, CounterName, Transport};

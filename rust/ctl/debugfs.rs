@@ -32,12 +32,12 @@ use kernel::{
 static ROOT: Slot<Dir> = Slot::new();
 
 /// Makes the module's directory.
-pub(crate) fn init() -> Result {
+pub fn init() -> Result {
     ROOT.put(Arc::new(Dir::new(c"metaroce"), GFP_KERNEL)?)
 }
 
 /// Removes the module's directory; those of the devices are gone already.
-pub(crate) fn exit() {
+pub fn exit() {
     drop(ROOT.take());
 }
 
@@ -48,7 +48,7 @@ struct View {
 }
 
 /// Shows a device until its port is closed.
-pub(crate) fn add(name: &CStr, port: &Arc<Port>) -> Result {
+pub fn add(name: &CStr, port: &Arc<Port>) -> Result {
     let root = ROOT.get().ok_or(ENODEV)?;
     let dir = root.subdir(name);
     let connections = KBox::pin_init(

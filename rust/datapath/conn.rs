@@ -14,12 +14,14 @@
 
 use super::{
     host::ConnHost,
+    port::Hints,
     shared::PeerKey,
     store::KernelStore,
     transport, //
 };
 use crate::{
     engine::{
+        hints::Member,
         Connection,
         Handled,
         Instant,
@@ -59,34 +61,40 @@ const CE: u8 = 0b11;
 /// QP of an application that opens one after the other.
 const LINGER_NS: u64 = 5_000_000_000;
 
+/// Datagrams after which an acknowledgement does not wait for the end of the burst any longer.
+const BURST: u32 = 16;
+
 /// The engine instance of a connection.
 pub(super) type Engine = Connection<KernelStore, ConnHost>;
 
 /// Datagrams a connection received, by what became of them.
 #[derive(Default)]
-pub(crate) struct ConnCounters {
+pub struct ConnCounters {
     /// Data placed.
-    pub(crate) accepted: Counter,
+    pub accepted: Counter,
     /// Data that had been placed before.
-    pub(crate) duplicate: Counter,
+    pub duplicate: Counter,
     /// Data refused with a NAK.
-    pub(crate) refused: Counter,
+    pub refused: Counter,
     /// Acknowledgements and NAKs.
-    pub(crate) feedback: Counter,
+    pub feedback: Counter,
     /// Handshake packets.
-    pub(crate) control: Counter,
+    pub control: Counter,
     /// Not for this connection (wrong tag, for instance).
-    pub(crate) ignored: Counter,
+    pub ignored: Counter,
     /// Malformed.
-    pub(crate) malformed: Counter,
+    pub malformed: Counter,
 }
 
 /// See the module's description.
 #[pin_data]
-pub(crate) struct Conn {
+pub struct Conn {
     id: u32,
     key: PeerKey,
-    pub(crate) counters: ConnCounters,
+    /// What was received.
+    pub counters: ConnCounters,
+    /// When a datagram was last received, in monotonic nanoseconds.
+    heard: Atomic<u64>,
     /// When the last stream left, in monotonic nanoseconds; 0 while there is one.
     idle_since: Atomic<u64>,
     #[pin]
@@ -100,9 +108,23 @@ pub(super) struct Live {
     softirq: Softirq<Conn>,
     /// When the timer will fire, in monotonic nanoseconds.
     armed: Option<u64>,
+    hints: Arc<Hints>,
+    member: Member,
+    /// Datagrams received since the engine was last told that a burst is over.
+    burst: u32,
+    /// Length of the longest datagram so far, in bytes.
+    longest: u32,
 }
 
 impl Live {
+    /// Acknowledges what was received since the last call and sends what may be sent now.
+    fn end_of_burst(&mut self, now: Instant) {
+        self.burst = 0;
+        let grant = self.hints.grant(now, &mut self.member);
+        self.engine.set_grant(grant);
+        self.engine.end_of_burst(now, &mut self.host);
+    }
+
     /// What is left to do after each call of the engine.
     fn finish(&mut self) {
         while let Some(qp) = self.host.failed.pop() {
@@ -134,6 +156,7 @@ impl Conn {
                 id,
                 key,
                 counters: ConnCounters::default(),
+                heard: Atomic::new(0),
                 idle_since: Atomic::new(0),
                 live <- new_spinlock_bh!(None, "metaroce conn"),
             }),
@@ -143,7 +166,12 @@ impl Conn {
 
     /// Gives the connection its engine and begins the handshake. Process
     /// context; the connection is in the tables already.
-    pub(super) fn start(self: &Arc<Self>, engine: Engine, host: ConnHost) -> Result {
+    pub(super) fn start(
+        self: &Arc<Self>,
+        engine: Engine,
+        host: ConnHost,
+        hints: Arc<Hints>,
+    ) -> Result {
         // Memory first: the timer object must not be made and then dropped.
         let room = KBox::<Live>::new_uninit(GFP_KERNEL)?;
         let softirq = Softirq::new(self.clone())?;
@@ -154,6 +182,10 @@ impl Conn {
                 host,
                 softirq,
                 armed: None,
+                hints,
+                member: Member::default(),
+                burst: 0,
+                longest: 0,
             },
         );
         *self.live.lock() = Some(live);
@@ -162,12 +194,12 @@ impl Conn {
     }
 
     /// Our connection id.
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.id
     }
 
     /// Addresses and namespace.
-    pub(crate) fn key(&self) -> &PeerKey {
+    pub fn key(&self) -> &PeerKey {
         &self.key
     }
 
@@ -194,13 +226,26 @@ impl Conn {
         };
         let live = &mut **live;
         live.host.packet = Some(packet);
-        let now = Instant::from_nanos(ktime_now_ns());
+        let now = ktime_now_ns();
+        self.heard.store(now, Relaxed);
+        let now = Instant::from_nanos(now);
         let handled = live
             .engine
             .handle_datagram(now, &meta, head, &mut live.host);
         let packet = live.host.packet.take();
         live.finish();
-        live.softirq.raise();
+        // A short datagram ends a message or is one: what it leads to must not wait. In a run
+        // of full ones the rest of the burst is waited for, but not for long.
+        live.burst = live.burst.saturating_add(1);
+        let full = info.len >= live.longest;
+        live.longest = live.longest.max(info.len);
+        if full && live.burst < BURST {
+            live.softirq.raise();
+        } else {
+            live.end_of_burst(now);
+            live.finish();
+            live.rearm();
+        }
         drop(guard);
         drop(packet);
         let c = &self.counters;
@@ -222,11 +267,15 @@ impl Conn {
         self.idle_since.store(since, Relaxed);
     }
 
-    /// Whether there is no stream, and if so, whether for long enough.
+    /// Whether there is no stream, and if so, whether for long enough. While the
+    /// peer still sends, it would only have to begin anew.
     pub(super) fn idle(&self, now_ns: u64) -> Option<bool> {
         match self.idle_since.load(Relaxed) {
             0 => None,
-            since => Some(now_ns.saturating_sub(since) >= LINGER_NS),
+            since => {
+                let since = since.max(self.heard.load(Relaxed));
+                Some(now_ns.saturating_sub(since) >= LINGER_NS)
+            }
         }
     }
 
@@ -245,7 +294,7 @@ impl Conn {
 
     /// Calls `f` with each path and its UDP source port. Any context but
     /// hardirq; `f` runs under the lock and must not sleep.
-    pub(crate) fn for_each_path(&self, mut f: impl FnMut(&PathInfo, u16)) {
+    pub fn for_each_path(&self, mut f: impl FnMut(&PathInfo, u16)) {
         let guard = self.live.lock();
         if let Some(live) = (*guard).as_ref() {
             for path in live.engine.paths() {
@@ -255,7 +304,7 @@ impl Conn {
     }
 
     /// Whether the handshake is complete, and the number of streams.
-    pub(crate) fn summary(&self) -> Option<(bool, usize)> {
+    pub fn summary(&self) -> Option<(bool, usize)> {
         let guard = self.live.lock();
         let live = (*guard).as_ref()?;
         Some((live.engine.is_established(), live.engine.stream_count()))
@@ -271,6 +320,6 @@ impl SoftirqCalls for Conn {
     }
 
     fn on_raised(&self) {
-        self.with(|live, now| live.engine.end_of_burst(now, &mut live.host));
+        self.with(|live, now| live.end_of_burst(now));
     }
 }

@@ -7,6 +7,7 @@ use super::{
         Conn,
         Engine, //
     },
+    counters::ConnTotals,
     host::ConnHost,
     rx::Rx,
     shared::{
@@ -16,9 +17,15 @@ use super::{
 };
 use crate::{
     engine::{
+        hints::{
+            Member,
+            Receiver, //
+        },
         wire::MAX_DATA_HEADER,
         Config,
+        Instant,
         LocalParams,
+        Span,
         StreamTable, //
     },
     net::{
@@ -32,10 +39,12 @@ use crate::{
             Socket, //
         },
     },
+    new_spinlock_bh,
     sync::{
         random_u64,
         Counter,
-        NetDev, //
+        NetDev,
+        SpinLockBh, //
     },
 };
 use kernel::{
@@ -56,26 +65,56 @@ const FIRST_STREAMS: usize = 4;
 const IPV4_HEADER: u32 = 20;
 const IPV6_HEADER: u32 = 40;
 const UDP_HEADER: u32 = 8;
+/// A connection counts as an active sender for about one round trip.
+const HINT_PERIOD: Span = Span::from_micros(100);
 /// The least payload worth a packet; a smaller MTU is refused.
 const MIN_PAYLOAD: u32 = 256;
 
 /// Packets and events of a device.
 #[derive(Default)]
-pub(crate) struct PortCounters {
+pub struct PortCounters {
     /// Packets handed to the network.
-    pub(crate) sent: Counter,
+    pub sent: Counter,
     /// Packets lost before they reached the network (memory, no route).
-    pub(crate) send_dropped: Counter,
+    pub send_dropped: Counter,
     /// Packets not sent because local memory could not be read.
-    pub(crate) send_faults: Counter,
+    pub send_faults: Counter,
     /// Handshakes completed.
-    pub(crate) established: Counter,
+    pub established: Counter,
     /// Peers that turned out to have been restarted.
-    pub(crate) peer_restarts: Counter,
+    pub peer_restarts: Counter,
     /// Paths that changed their route.
-    pub(crate) path_moves: Counter,
+    pub path_moves: Counter,
     /// Times nothing was heard from a peer for long.
-    pub(crate) silences: Counter,
+    pub silences: Counter,
+}
+
+/// Counts the senders of a device and says what each may send.
+#[pin_data]
+pub(super) struct Hints {
+    #[pin]
+    receiver: SpinLockBh<Receiver>,
+}
+
+impl Hints {
+    /// For a link of `mbits` Mbit/s, if that is known.
+    fn new(mbits: Option<u32>) -> Result<Arc<Self>> {
+        // 1 Mbit/s = 125000 / 1024 / 1000 KiB per ms. 0 stands for no limit.
+        let kib_per_ms = u64::from(mbits.unwrap_or(0)).saturating_mul(125) / 1024;
+        let capacity = u32::try_from(kib_per_ms).unwrap_or(u32::MAX);
+        let receiver = Receiver::new(capacity, HINT_PERIOD);
+        Arc::pin_init(
+            pin_init!(Self {
+                receiver <- new_spinlock_bh!(receiver, "metaroce hints"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The grant for a connection that has just received something.
+    pub(super) fn grant(&self, now: Instant, member: &mut Member) -> u32 {
+        self.receiver.lock().on_burst(now, member)
+    }
 }
 
 /// The sockets of one family.
@@ -144,13 +183,17 @@ struct PortState {
 
 /// The datapath's part of a device.
 #[pin_data]
-pub(crate) struct Port {
+pub struct Port {
     net_cookie: u64,
     ifindex: u32,
     /// Drawn when the device came up: how a peer notices a restart.
     epoch: u64,
     source_ports: u8,
-    pub(crate) counters: Arc<PortCounters>,
+    /// What was sent, and what happened.
+    pub counters: Arc<PortCounters>,
+    hints: Arc<Hints>,
+    /// Figures of the connections that have ended.
+    pub(super) ended: ConnTotals,
     /// Serialises creation, use and end of the connections in process context.
     #[pin]
     state: Mutex<PortState>,
@@ -163,6 +206,7 @@ impl Port {
         let sockets = Sockets::open(dev, shared.settings.port, source_ports)?;
         let sockets = Arc::new(sockets, GFP_KERNEL)?;
         let counters = Arc::new(PortCounters::default(), GFP_KERNEL)?;
+        let hints = Hints::new(netdev::speed(dev))?;
         let port = Arc::pin_init(
             pin_init!(Self {
                 net_cookie: netdev::net_cookie(dev),
@@ -170,6 +214,8 @@ impl Port {
                 epoch: random_u64(),
                 source_ports,
                 counters,
+                hints,
+                ended: ConnTotals::default(),
                 state <- new_mutex!(
                     PortState {
                         sockets: Some(sockets),
@@ -199,13 +245,14 @@ impl Port {
         drop(kept);
         for conn in conns {
             shared.remove(&conn);
+            self.ended.absorb(&conn);
             conn.close();
         }
         drop(sockets);
     }
 
     /// Keeps `object` until the port is closed: it may refer to the port.
-    pub(crate) fn keep(&self, object: KBox<dyn Send>) {
+    pub fn keep(&self, object: KBox<dyn Send>) {
         let mut state = self.state.lock();
         let old = if state.sockets.is_some() {
             state.kept.replace(object)
@@ -319,7 +366,7 @@ impl Port {
             };
             let engine = Engine::new(&config, local, StreamTable::new(FIRST_STREAMS)?)?;
             shared.insert_peer(key, conn.clone())?;
-            conn.start(engine, host)
+            conn.start(engine, host, self.hints.clone())
         };
         if let Err(e) = start() {
             shared.remove(&conn);
@@ -343,6 +390,7 @@ impl Port {
                 break;
             };
             shared.remove(&conn);
+            self.ended.absorb(&conn);
             conn.close();
         }
         for conn in state.conns.iter() {
@@ -352,7 +400,7 @@ impl Port {
     }
 
     /// Calls `f` with each connection. Process context.
-    pub(crate) fn for_each_conn(&self, mut f: impl FnMut(&Conn)) {
+    pub fn for_each_conn(&self, mut f: impl FnMut(&Conn)) {
         for conn in self.state.lock().conns.iter() {
             f(conn);
         }

@@ -43,26 +43,26 @@ use kernel::{
 };
 
 /// Set while the module is loaded.
-pub(crate) static SHARED: Slot<Shared> = Slot::new();
+pub static SHARED: Slot<Shared> = Slot::new();
 
 /// Module parameters, checked.
 #[derive(Clone, Copy)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// UDP destination port of the protocol, not 0.
-    pub(crate) port: u16,
+    pub port: u16,
     /// Paths of a new connection, 4..=64.
-    pub(crate) paths: u8,
+    pub paths: u8,
 }
 
 /// Between which two addresses, in which namespace, a connection runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PeerKey {
+pub struct PeerKey {
     /// Namespace ([`crate::net::netdev::net_cookie`]).
-    pub(crate) net_cookie: u64,
+    pub net_cookie: u64,
     /// Our address.
-    pub(crate) local: IpAddr,
+    pub local: IpAddr,
     /// The peer's address.
-    pub(crate) remote: IpAddr,
+    pub remote: IpAddr,
 }
 
 impl Ord for PeerKey {
@@ -83,13 +83,13 @@ impl PartialOrd for PeerKey {
 /// Datagrams that reached no connection. Counted for the module, because no
 /// device can be named.
 #[derive(Default)]
-pub(crate) struct StrayCounters {
+pub struct StrayCounters {
     /// Not a packet of this protocol.
-    pub(crate) malformed: Counter,
+    pub malformed: Counter,
     /// For a connection that does not exist.
-    pub(crate) unknown: Counter,
+    pub unknown: Counter,
     /// RESETs sent.
-    pub(crate) resets: Counter,
+    pub resets: Counter,
 }
 
 /// At most this many RESETs are sent in a second, whoever provokes them.
@@ -100,18 +100,20 @@ const REAP_INTERVAL_MS: u32 = 1_000;
 
 /// See the module's description.
 #[pin_data]
-pub(crate) struct Shared {
-    pub(crate) settings: Settings,
+pub struct Shared {
+    /// Module parameters.
+    pub settings: Settings,
     /// By our connection id.
     #[pin]
-    pub(crate) conns: KeyTable<Conn>,
+    pub conns: KeyTable<Conn>,
     /// By addresses, for handshakes.
     #[pin]
     peers: SpinLockBh<RBTree<PeerKey, Arc<Conn>>>,
     /// All ports, for the reaper and network device events.
     #[pin]
     ports: Mutex<KVec<Arc<Port>>>,
-    pub(crate) strays: StrayCounters,
+    /// Datagrams without a connection.
+    pub strays: StrayCounters,
     reset_second: Atomic<u64>,
     reset_count: Atomic<u32>,
     reaper: Delayed<Reaper>,
@@ -119,7 +121,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Empty tables.
-    pub(crate) fn new(settings: Settings) -> Result<Arc<Self>> {
+    pub fn new(settings: Settings) -> Result<Arc<Self>> {
         let reaper = Delayed::new()?;
         Arc::pin_init(
             pin_init!(Self {
@@ -137,7 +139,7 @@ impl Shared {
     }
 
     /// Registers `conn` for handshakes. `EEXIST` if the key is taken.
-    pub(crate) fn insert_peer(&self, key: PeerKey, conn: Arc<Conn>) -> Result {
+    pub fn insert_peer(&self, key: PeerKey, conn: Arc<Conn>) -> Result {
         let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let mut peers = self.peers.lock();
         if peers.get(&key).is_some() {
@@ -148,12 +150,12 @@ impl Shared {
     }
 
     /// The connection between two addresses.
-    pub(crate) fn peer(&self, key: &PeerKey) -> Option<Arc<Conn>> {
+    pub fn peer(&self, key: &PeerKey) -> Option<Arc<Conn>> {
         self.peers.lock().get(key).cloned()
     }
 
     /// Takes `conn` out of both tables.
-    pub(crate) fn remove(&self, conn: &Conn) {
+    pub fn remove(&self, conn: &Conn) {
         let by_id = self.conns.remove(conn.id());
         let mut peers = self.peers.lock();
         // Only if the entry is this very connection's.
@@ -167,7 +169,7 @@ impl Shared {
     }
 
     /// Whether one more RESET may be sent now.
-    pub(crate) fn may_reset(&self) -> bool {
+    pub fn may_reset(&self) -> bool {
         let second = ktime_now_ns() / NS_PER_SECOND;
         if self.reset_second.load(Relaxed) != second {
             // Two CPUs may both start a second; the budget is only a budget.
@@ -178,25 +180,25 @@ impl Shared {
     }
 
     /// Adds a port.
-    pub(crate) fn add_port(&self, port: Arc<Port>) -> Result {
+    pub fn add_port(&self, port: Arc<Port>) -> Result {
         self.ports.lock().push(port, GFP_KERNEL)?;
         Ok(())
     }
 
     /// Removes a port.
-    pub(crate) fn remove_port(&self, port: &Port) {
+    pub fn remove_port(&self, port: &Port) {
         self.ports
             .lock()
             .retain(|p| !core::ptr::eq::<Port>(&**p, port));
     }
 
     /// Looks for idle connections soon.
-    pub(crate) fn reap_later(&self) {
+    pub fn reap_later(&self) {
         self.reaper.queue(REAP_INTERVAL_MS);
     }
 
     /// Stops the reaper; part of unloading.
-    pub(crate) fn shutdown(&self) {
+    pub fn shutdown(&self) {
         self.reaper.shutdown();
     }
 }

@@ -6,7 +6,7 @@ use crate::engine;
 use kernel::prelude::*;
 
 /// The engine's buffers as kernel vectors. They are made in process context.
-pub(crate) enum KernelStore {}
+pub(super) enum KernelStore {}
 
 impl engine::Store for KernelStore {
     type Buf<T> = KVVec<T>;

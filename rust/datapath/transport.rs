@@ -4,6 +4,7 @@
 
 use super::{
     conn::Conn,
+    counters,
     port::Port,
     Datapath,
     SHARED, //
@@ -22,6 +23,7 @@ use crate::{
         dev::Device,
         qp::Qp,
         AddressVector,
+        CounterName,
         Transport, //
     },
 };
@@ -35,7 +37,7 @@ const DSCP_MASK: u8 = 0xfc;
 
 /// What the datapath hangs on a QP.
 #[derive(Clone)]
-pub(crate) struct Link {
+pub struct Link {
     conn: Arc<Conn>,
     id: StreamId,
 }
@@ -64,6 +66,14 @@ impl Transport for Datapath {
     fn close(port: &Arc<Port>) {
         if let Some(shared) = SHARED.get() {
             port.close(&shared);
+        }
+    }
+
+    const COUNTERS: &'static [CounterName] = &counters::NAMES;
+
+    fn read_counters(port: &Port, set: &mut dyn FnMut(usize, u64)) {
+        if let Some(shared) = SHARED.get() {
+            counters::read(&shared, port, set);
         }
     }
 

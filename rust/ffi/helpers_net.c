@@ -268,6 +268,11 @@ u32 mroce_netdev_speed(struct net_device *dev)
 	return speed;
 }
 
+const char *mroce_netdev_name(const struct net_device *dev)
+{
+	return netdev_name(dev);
+}
+
 /* ---- packets ---- */
 
 #define MROCE_HEADROOM	(MAX_HEADER + sizeof(struct ipv6hdr) + \
@@ -365,7 +370,7 @@ struct mroce_route *mroce_route_alloc(void)
 	return kzalloc(sizeof(struct mroce_route), GFP_KERNEL);
 }
 
-void mroce_route_reset(struct mroce_route *r)
+static void mroce_route_reset(struct mroce_route *r)
 {
 	dst_release(r->dst);
 	r->dst = NULL;
@@ -550,12 +555,6 @@ void mroce_softirq_arm(struct mroce_softirq *t, u64 expires_ns)
 {
 	hrtimer_start(&t->timer, ns_to_ktime(min_t(u64, expires_ns, KTIME_MAX)),
 		      HRTIMER_MODE_ABS_SOFT);
-}
-
-/* Stops the timer if it is not running right now; does not wait. */
-void mroce_softirq_disarm(struct mroce_softirq *t)
-{
-	hrtimer_try_to_cancel(&t->timer);
 }
 
 /* Asks for work_fn in a softirq, after the packets already being received. */

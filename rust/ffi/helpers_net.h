@@ -77,7 +77,6 @@ int mroce_skb_walk(struct sk_buff *skb, unsigned int offset, unsigned int len,
 
 struct mroce_route *mroce_route_alloc(void);
 void mroce_route_free(struct mroce_route *r);
-void mroce_route_reset(struct mroce_route *r);
 int mroce_route_mtu(struct mroce_route *r, struct mroce_sock *s,
 		    const struct mroce_flow *f);
 int mroce_xmit(struct mroce_route *r, struct mroce_sock *s,
@@ -88,7 +87,6 @@ int mroce_xmit_once(struct mroce_sock *s, const struct mroce_flow *f,
 struct mroce_softirq *mroce_softirq_alloc(mroce_call_fn timer_fn,
 					  mroce_call_fn work_fn, void *ctx);
 void mroce_softirq_arm(struct mroce_softirq *t, u64 expires_ns);
-void mroce_softirq_disarm(struct mroce_softirq *t);
 void mroce_softirq_raise(struct mroce_softirq *t);
 void mroce_softirq_shutdown(struct mroce_softirq *t);
 void mroce_softirq_free(struct mroce_softirq *t);
@@ -100,5 +98,6 @@ void mroce_dwork_free(struct mroce_dwork *d);
 
 u64 mroce_netdev_net_cookie(const struct net_device *dev);
 u32 mroce_netdev_speed(struct net_device *dev);
+const char *mroce_netdev_name(const struct net_device *dev);
 
 #endif

@@ -8,19 +8,19 @@ use core::fmt;
 
 /// An IPv6 address or a v4-mapped IPv4 address, in network byte order.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct IpAddr(pub(crate) [u8; 16]);
+pub struct IpAddr(pub(crate) [u8; 16]);
 
 const V4_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 impl IpAddr {
     /// Whether this is an IPv4 address.
-    pub(crate) fn is_v4(&self) -> bool {
+    pub fn is_v4(&self) -> bool {
         self.0.starts_with(&V4_PREFIX)
     }
 
     /// Whether the address means something only together with an interface
     /// (fe80::/10, RFC 4291 section 2.5.6).
-    pub(crate) fn is_link_local(&self) -> bool {
+    pub fn is_link_local(&self) -> bool {
         let [a, b, ..] = self.0;
         a == 0xfe && b & 0xc0 == 0x80
     }
@@ -51,17 +51,17 @@ impl fmt::Display for IpAddr {
 
 /// Where a packet goes and how it is marked; the source port is the socket's.
 #[derive(Clone, Copy)]
-pub(crate) struct Flow {
+pub struct Flow {
     /// Local address.
-    pub(crate) src: IpAddr,
+    pub src: IpAddr,
     /// Peer's address.
-    pub(crate) dst: IpAddr,
+    pub dst: IpAddr,
     /// Interface the packet must leave by; 0 for the routing table's choice.
-    pub(crate) oif: u32,
+    pub oif: u32,
     /// UDP destination port, host order.
-    pub(crate) dport: u16,
+    pub dport: u16,
     /// The IP header's DSCP and ECN bits (RFC 2474, RFC 3168).
-    pub(crate) tos: u8,
+    pub tos: u8,
 }
 
 impl Flow {

@@ -27,7 +27,7 @@ use kernel::{
 };
 
 /// An object with a timer and a bottom-half call.
-pub(crate) trait SoftirqCalls: Send + Sync + 'static {
+pub trait SoftirqCalls: Send + Sync + 'static {
     /// The armed time has come. Softirq.
     fn on_timer(&self);
     /// [`Softirq::raise`] was called since the last time. Softirq.
@@ -40,7 +40,7 @@ pub(crate) trait SoftirqCalls: Send + Sync + 'static {
 ///
 /// The pointer is valid and owned; its context is the `T` of an `Arc` whose
 /// count this value owns until `shutdown`.
-pub(crate) struct Softirq<T: SoftirqCalls>(NonNull<sys::RawSoftirq>, *const T);
+pub struct Softirq<T: SoftirqCalls>(NonNull<sys::RawSoftirq>, *const T);
 
 // SAFETY: the timer and the work item have their own locks.
 unsafe impl<T: SoftirqCalls> Send for Softirq<T> {}
@@ -59,7 +59,7 @@ unsafe extern "C" fn work_call<T: SoftirqCalls>(ctx: *mut c_void) {
 
 impl<T: SoftirqCalls> Softirq<T> {
     /// Makes the pair; nothing is armed. May sleep.
-    pub(crate) fn new(object: Arc<T>) -> Result<Self> {
+    pub fn new(object: Arc<T>) -> Result<Self> {
         let ctx = Arc::into_raw(object);
         // SAFETY: the callbacks match the context's type, and the context
         // stays alive because its count is not given back before `shutdown`.
@@ -78,19 +78,13 @@ impl<T: SoftirqCalls> Softirq<T> {
     }
 
     /// (Re)starts the timer for the monotonic time `at_ns`.
-    pub(crate) fn arm(&self, at_ns: u64) {
+    pub fn arm(&self, at_ns: u64) {
         // SAFETY: valid by the type's invariant.
         unsafe { sys::mroce_softirq_arm(self.0.as_ptr(), at_ns) };
     }
 
-    /// Stops the timer; a call already running is not waited for.
-    pub(crate) fn disarm(&self) {
-        // SAFETY: valid by the type's invariant.
-        unsafe { sys::mroce_softirq_disarm(self.0.as_ptr()) };
-    }
-
     /// Asks for `on_raised`, once the packets now being received are done.
-    pub(crate) fn raise(&self) {
+    pub fn raise(&self) {
         // SAFETY: valid by the type's invariant.
         unsafe { sys::mroce_softirq_raise(self.0.as_ptr()) };
     }
@@ -98,7 +92,7 @@ impl<T: SoftirqCalls> Softirq<T> {
     /// Ends all calls, waits for those running, and gives the object back.
     /// Process context, without any lock the calls take; may sleep. The caller
     /// has made sure that nobody arms or raises it any more.
-    pub(crate) fn shutdown(self) -> Arc<T> {
+    pub fn shutdown(self) -> Arc<T> {
         // SAFETY: valid by the type's invariant.
         unsafe { sys::mroce_softirq_shutdown(self.0.as_ptr()) };
         // SAFETY: valid, owned, and no longer in use by any callback.
@@ -109,7 +103,7 @@ impl<T: SoftirqCalls> Softirq<T> {
 }
 
 /// A function to be called in process context.
-pub(crate) trait DelayedCall {
+pub trait DelayedCall {
     /// Runs in a kworker; may sleep. Returns after how many milliseconds it
     /// wants to run again, if it does.
     fn run() -> Option<u32>;
@@ -120,7 +114,7 @@ pub(crate) trait DelayedCall {
 /// # Invariants
 ///
 /// The pointer is valid and owned.
-pub(crate) struct Delayed<C: DelayedCall>(NonNull<sys::RawDwork>, PhantomData<C>);
+pub struct Delayed<C: DelayedCall>(NonNull<sys::RawDwork>, PhantomData<C>);
 
 // SAFETY: the work item has its own lock.
 unsafe impl<C: DelayedCall> Send for Delayed<C> {}
@@ -133,7 +127,7 @@ unsafe extern "C" fn delayed_call<C: DelayedCall>(_ctx: *mut c_void) -> c_uint {
 
 impl<C: DelayedCall> Delayed<C> {
     /// Makes the work item, not queued. May sleep.
-    pub(crate) fn new() -> Result<Self> {
+    pub fn new() -> Result<Self> {
         // SAFETY: the callback ignores its context.
         let raw = unsafe { sys::mroce_dwork_alloc(delayed_call::<C>, core::ptr::null_mut()) };
         // INVARIANT: fresh memory, owned by us.
@@ -142,13 +136,13 @@ impl<C: DelayedCall> Delayed<C> {
 
     /// Ends all calls, also those asked for later, and waits for a running one.
     /// Not from the call itself; may sleep.
-    pub(crate) fn shutdown(&self) {
+    pub fn shutdown(&self) {
         // SAFETY: valid by the type's invariant.
         unsafe { sys::mroce_dwork_shutdown(self.0.as_ptr()) };
     }
 
     /// Runs the call `ms` milliseconds from now, unless it is queued already.
-    pub(crate) fn queue(&self, ms: u32) {
+    pub fn queue(&self, ms: u32) {
         // SAFETY: valid by the type's invariant.
         unsafe { sys::mroce_dwork_queue(self.0.as_ptr(), ms) };
     }

@@ -9,19 +9,28 @@ use kernel::{
     bindings::net_device,
     error::to_result,
     ffi::c_ulong,
-    prelude::*, //
+    prelude::*,
+    str::CStr, //
 };
 
 /// Which network namespace the device is in; unique for the boot.
-pub(crate) fn net_cookie(dev: &NetDev) -> u64 {
+pub fn net_cookie(dev: &NetDev) -> u64 {
     // SAFETY: the device is alive by its type's invariant, and always has a
     // namespace.
     unsafe { sys::mroce_netdev_net_cookie(dev.as_ptr().cast()) }
 }
 
+/// The device's name now, for messages; renaming may change it while it is read.
+pub fn name(dev: &NetDev) -> &CStr {
+    // SAFETY: the device is alive by its type's invariant.
+    let name = unsafe { sys::mroce_netdev_name(dev.as_ptr().cast()) };
+    // SAFETY: the name is an array in the device that always holds a NUL.
+    unsafe { CStr::from_char_ptr(name) }
+}
+
 /// Link speed in Mbit/s, if the driver knows. Takes the rtnl lock: not from a
 /// notifier; may sleep.
-pub(crate) fn speed(dev: &NetDev) -> Option<u32> {
+pub fn speed(dev: &NetDev) -> Option<u32> {
     // SAFETY: the device is alive by its type's invariant.
     match unsafe { sys::mroce_netdev_speed(dev.as_ptr().cast()) } {
         0 => None,
@@ -31,7 +40,7 @@ pub(crate) fn speed(dev: &NetDev) -> Option<u32> {
 
 /// The events of the netdevice notifier chain that matter here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Event {
+pub enum Event {
     /// Administratively up (`NETDEV_UP`).
     Up,
     /// Administratively down (`NETDEV_DOWN`, `NETDEV_GOING_DOWN`).
@@ -53,7 +62,7 @@ const NETDEV_CHANGEMTU: c_ulong = 7;
 
 /// Who is told about network devices. Called with the rtnl lock held, in
 /// process context.
-pub(crate) trait Observer {
+pub trait Observer {
     /// `event` happened to `dev`.
     fn netdev_event(dev: &NetDev, event: Event);
 }
@@ -77,13 +86,13 @@ unsafe extern "C" fn trampoline<O: Observer>(dev: *mut net_device, event: c_ulon
 /// The module's registration with the network stack: pernet callbacks and the
 /// notifier. Dropping it waits for every callback of `net` to end, so it must
 /// be dropped last.
-pub(crate) struct Registration<O>(PhantomData<O>);
+pub struct Registration<O>(PhantomData<O>);
 
 impl<O: Observer> Registration<O> {
     /// Registers; existing devices are reported at once as `Up`. May sleep.
     ///
     /// Only one registration may exist at a time; the module has just one.
-    pub(crate) fn new() -> Result<Self> {
+    pub fn new() -> Result<Self> {
         // SAFETY: the trampoline stays in place until `mroce_net_exit()`, which
         // `drop` calls before the module's text goes.
         to_result(unsafe { sys::mroce_net_init(trampoline::<O>) })?;

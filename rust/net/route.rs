@@ -21,28 +21,22 @@ use kernel::{
 /// # Invariants
 ///
 /// The pointer is valid and owned.
-pub(crate) struct Route(NonNull<sys::RawRoute>);
+pub struct Route(NonNull<sys::RawRoute>);
 
 // SAFETY: a route is not bound to a CPU or a task.
 unsafe impl Send for Route {}
 
 impl Route {
     /// An empty cache. May sleep.
-    pub(crate) fn new() -> Result<Self> {
+    pub fn new() -> Result<Self> {
         // SAFETY: process context as documented.
         let raw = unsafe { sys::mroce_route_alloc() };
         // INVARIANT: fresh memory, owned by us.
         Ok(Self(NonNull::new(raw).ok_or(ENOMEM)?))
     }
 
-    /// Forgets the route, so that the next packet looks it up.
-    pub(crate) fn reset(&mut self) {
-        // SAFETY: valid by the type's invariant, exclusive by `&mut`.
-        unsafe { sys::mroce_route_reset(self.0.as_ptr()) };
-    }
-
     /// Largest IP packet in bytes that the route takes whole.
-    pub(crate) fn mtu(&mut self, socket: &Socket, flow: &Flow) -> Result<u32> {
+    pub fn mtu(&mut self, socket: &Socket, flow: &Flow) -> Result<u32> {
         let raw = flow.to_raw();
         // SAFETY: all pointers are valid by their types' invariants; `&mut`
         // gives the exclusion the function asks for.
@@ -54,7 +48,7 @@ impl Route {
     /// Sends the packet from the socket's port. `Ok` means that the IP layer
     /// took it. BH must be disabled. The stack may deliver to this very
     /// machine, but only later, from its own softirq.
-    pub(crate) fn transmit(&mut self, socket: &Socket, flow: &Flow, packet: TxPacket) -> Result {
+    pub fn transmit(&mut self, socket: &Socket, flow: &Flow, packet: TxPacket) -> Result {
         let raw = flow.to_raw();
         // SAFETY: all pointers are valid by their types' invariants; `&mut`
         // gives the exclusion; the packet is given away.

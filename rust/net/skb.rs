@@ -24,11 +24,11 @@ use kernel::{
 /// # Invariants
 ///
 /// The pointer is a valid skb of which this is the only owner.
-pub(crate) struct TxPacket(NonNull<sk_buff>);
+pub struct TxPacket(NonNull<sk_buff>);
 
 impl TxPacket {
     /// Room for `len` bytes. Does not sleep; `None` when memory is short.
-    pub(crate) fn alloc(len: u32) -> Option<Self> {
+    pub fn alloc(len: u32) -> Option<Self> {
         // SAFETY: may be called in any context.
         let raw = unsafe { sys::mroce_skb_alloc(len) };
         // INVARIANT: a fresh skb has no other owner.
@@ -37,7 +37,7 @@ impl TxPacket {
 
     /// Appends `len` bytes that `fill` must write completely (they hold stale
     /// kernel memory before). `None` if there is no room.
-    pub(crate) fn append_with<T>(
+    pub fn append_with<T>(
         &mut self,
         len: u32,
         fill: impl FnOnce(&mut [u8]) -> T,
@@ -52,7 +52,7 @@ impl TxPacket {
     }
 
     /// Appends a copy of `bytes`. `None` if there is no room.
-    pub(crate) fn append(&mut self, bytes: &[u8]) -> Option<()> {
+    pub fn append(&mut self, bytes: &[u8]) -> Option<()> {
         let len = u32::try_from(bytes.len()).ok()?;
         self.append_with(len, |room| {
             for (to, from) in room.iter_mut().zip(bytes) {
@@ -79,7 +79,7 @@ impl Drop for TxPacket {
 /// # Invariants
 ///
 /// The pointer is a valid skb of which this is the only owner.
-pub(crate) struct RxPacket(NonNull<sk_buff>);
+pub struct RxPacket(NonNull<sk_buff>);
 
 // SAFETY: a packet is not bound to a CPU or a task.
 unsafe impl Send for RxPacket {}
@@ -94,13 +94,13 @@ impl RxPacket {
     }
 
     /// Length in bytes.
-    pub(crate) fn len(&self) -> u32 {
+    pub fn len(&self) -> u32 {
         // SAFETY: valid by the type's invariant.
         unsafe { sys::mroce_skb_len(self.0.as_ptr()) }
     }
 
     /// Copies the packet's first bytes, as many as there are and fit.
-    pub(crate) fn read_start<'b>(&self, to: &'b mut [u8]) -> &'b [u8] {
+    pub fn read_start<'b>(&self, to: &'b mut [u8]) -> &'b [u8] {
         let n = usize::try_from(self.len()).unwrap_or(0).min(to.len());
         let Some(to) = to.get_mut(..n) else {
             return &[];
@@ -119,7 +119,7 @@ impl RxPacket {
 
     /// Calls `f` with the contiguous pieces of bytes `offset..offset + len` in
     /// order, until one returns an error. `EINVAL` if the packet is shorter.
-    pub(crate) fn for_each_piece<F>(&self, offset: u32, len: u32, mut f: F) -> Result
+    pub fn for_each_piece<F>(&self, offset: u32, len: u32, mut f: F) -> Result
     where
         F: FnMut(&[u8]) -> Result,
     {

@@ -34,7 +34,7 @@ use kernel::{
 
 /// Address family of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Family {
+pub enum Family {
     /// IPv4.
     V4,
     /// IPv6.
@@ -43,25 +43,25 @@ pub(crate) enum Family {
 
 /// What the headers below ours said about a received datagram.
 #[derive(Clone, Copy)]
-pub(crate) struct RxInfo {
+pub struct RxInfo {
     /// The sender's address.
-    pub(crate) src: IpAddr,
+    pub src: IpAddr,
     /// Our address.
-    pub(crate) dst: IpAddr,
+    pub dst: IpAddr,
     /// Namespace of the receiving socket ([`super::netdev::net_cookie`]).
-    pub(crate) net_cookie: u64,
+    pub net_cookie: u64,
     /// Bytes after the UDP header.
-    pub(crate) len: u32,
+    pub len: u32,
     /// Interface the packet came in by.
-    pub(crate) ifindex: u32,
+    pub ifindex: u32,
     /// The sender's UDP port, host order.
-    pub(crate) sport: u16,
+    pub sport: u16,
     /// The two ECN bits of the IP header (RFC 3168 section 5).
-    pub(crate) ecn: u8,
+    pub ecn: u8,
 }
 
 /// Who gets the datagrams of a listening socket.
-pub(crate) trait Receiver {
+pub trait Receiver {
     /// One datagram, UDP checksum verified. Softirq, RCU read section.
     fn receive(packet: RxPacket, info: &RxInfo, from: Listener<'_>);
 }
@@ -72,11 +72,11 @@ pub(crate) trait Receiver {
 ///
 /// The socket is valid for `'a`.
 #[derive(Clone, Copy)]
-pub(crate) struct Listener<'a>(NonNull<sys::RawSock>, PhantomData<&'a sys::RawSock>);
+pub struct Listener<'a>(NonNull<sys::RawSock>, PhantomData<&'a sys::RawSock>);
 
 impl Listener<'_> {
     /// Sends a packet from the listening port. Softirq.
-    pub(crate) fn transmit(&self, flow: &Flow, packet: TxPacket) -> Result {
+    pub fn transmit(&self, flow: &Flow, packet: TxPacket) -> Result {
         let raw = flow.to_raw();
         // SAFETY: the socket is valid by the type's invariant; the packet is
         // given away.
@@ -122,7 +122,7 @@ unsafe extern "C" fn trampoline<R: Receiver>(
 /// # Invariants
 ///
 /// The pointer is valid and one reference of `mroce_sock_open()` is owned.
-pub(crate) struct Socket(NonNull<sys::RawSock>);
+pub struct Socket(NonNull<sys::RawSock>);
 
 // SAFETY: reference counts are under a mutex, the socket itself under RCU.
 unsafe impl Send for Socket {}
@@ -132,13 +132,13 @@ unsafe impl Sync for Socket {}
 impl Socket {
     /// A share in the namespace's listening socket on `port` (not 0), created
     /// if needed. `EAFNOSUPPORT` for IPv6 when that is disabled. May sleep.
-    pub(crate) fn listen<R: Receiver>(dev: &NetDev, family: Family, port: u16) -> Result<Self> {
+    pub fn listen<R: Receiver>(dev: &NetDev, family: Family, port: u16) -> Result<Self> {
         Self::open(dev, family, port, Some(trampoline::<R>))
     }
 
     /// A socket of one's own with a port of the kernel's choice, only to send
     /// from. May sleep.
-    pub(crate) fn source(dev: &NetDev, family: Family) -> Result<Self> {
+    pub fn source(dev: &NetDev, family: Family) -> Result<Self> {
         Self::open(dev, family, 0, None)
     }
 
@@ -152,7 +152,7 @@ impl Socket {
     }
 
     /// The UDP port bound, host order.
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         // SAFETY: valid by the type's invariant.
         unsafe { sys::mroce_sock_port(self.0.as_ptr()) }
     }

@@ -8,6 +8,7 @@ use kernel::{
         sk_buff, //
     },
     ffi::{
+        c_char,
         c_int,
         c_uint,
         c_ulong,
@@ -92,7 +93,6 @@ extern "C" {
 
     pub(super) fn mroce_route_alloc() -> *mut RawRoute;
     pub(super) fn mroce_route_free(r: *mut RawRoute);
-    pub(super) fn mroce_route_reset(r: *mut RawRoute);
     pub(super) fn mroce_route_mtu(r: *mut RawRoute, s: *mut RawSock, f: *const RawFlow) -> c_int;
     pub(super) fn mroce_xmit(
         r: *mut RawRoute,
@@ -112,7 +112,6 @@ extern "C" {
         ctx: *mut c_void,
     ) -> *mut RawSoftirq;
     pub(super) fn mroce_softirq_arm(t: *mut RawSoftirq, expires_ns: u64);
-    pub(super) fn mroce_softirq_disarm(t: *mut RawSoftirq);
     pub(super) fn mroce_softirq_raise(t: *mut RawSoftirq);
     pub(super) fn mroce_softirq_shutdown(t: *mut RawSoftirq);
     pub(super) fn mroce_softirq_free(t: *mut RawSoftirq);
@@ -124,4 +123,5 @@ extern "C" {
 
     pub(super) fn mroce_netdev_net_cookie(dev: *const net_device) -> u64;
     pub(super) fn mroce_netdev_speed(dev: *mut net_device) -> u32;
+    pub(super) fn mroce_netdev_name(dev: *const net_device) -> *const c_char;
 }

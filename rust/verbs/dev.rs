@@ -164,6 +164,8 @@ impl rdma::Driver for Driver {
     const ABI_VERSION: u32 = abi::ABI_VERSION;
     const NODE_DESC: &'static CStr = c"metaroce";
 
+    const PORT_STATS: &'static [rdma::StatDesc] = BoundTransport::COUNTERS;
+
     type Data = DeviceData;
     type Ucontext = UcontextObject;
     type Pd = PdObject;
@@ -198,6 +200,7 @@ impl rdma::Driver for Driver {
             max_res_rd_atom: limits::MAX_QP.saturating_mul(rd_atomic),
             // Atomic with respect to the CPUs too: they are CPU instructions on the page.
             atomic_cap: rdma::AtomicCap::Global,
+            device_cap_flags: limits::CAP_FLAGS,
             max_srq: limits::MAX_SRQ,
             max_srq_wr: limits::MAX_SRQ_WR,
             max_srq_sge: limits::MAX_SGE,
@@ -244,6 +247,17 @@ impl rdma::Driver for Driver {
         })
     }
 
+    fn read_port_stats(
+        dev: &rdma::Device<Self>,
+        _port: u32,
+        values: &mut rdma::StatValues<'_>,
+    ) -> Result {
+        BoundTransport::read_counters(device_of(dev).port(), &mut |index, value| {
+            values.set(index, value);
+        });
+        Ok(())
+    }
+
     fn query_pkey(_dev: &rdma::Device<Self>, port: u32, index: u16) -> Result<u16> {
         match (port, index) {
             (1, 0) => Ok(DEFAULT_PKEY),
@@ -252,10 +266,17 @@ impl rdma::Driver for Driver {
     }
 }
 
-/// Rights that a QP can be given.
+/// Rights that a QP can be given. The flush rights have no effect: no region grants them.
 pub(super) const QP_ACCESS: u32 = access::LOCAL_WRITE
     | access::REMOTE_WRITE
     | access::REMOTE_READ
     | access::REMOTE_ATOMIC
     | access::MW_BIND
+    | FLUSH_GLOBAL
+    | FLUSH_PERSISTENT
     | access::OPTIONAL;
+
+/// `IB_ACCESS_FLUSH_GLOBAL`.
+const FLUSH_GLOBAL: u32 = 1 << 8;
+/// `IB_ACCESS_FLUSH_PERSISTENT`.
+const FLUSH_PERSISTENT: u32 = 1 << 9;

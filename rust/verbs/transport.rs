@@ -31,6 +31,9 @@ pub struct AddressVector {
     pub netdev: ARef<NetDev>,
 }
 
+/// Name of a port counter.
+pub use crate::rdma::StatDesc as CounterName;
+
 /// What carries messages between QPs. Implemented by the data path, bound in the crate root as
 /// `crate::BoundTransport`.
 ///
@@ -45,6 +48,10 @@ pub trait Transport: Sized + Send + Sync + 'static {
     fn open(netdev: &NetDev, guid: [u8; 8]) -> Result<Arc<Self::Port>>;
     /// The device is gone, all its QPs are detached.
     fn close(port: &Arc<Self::Port>);
+    /// Names of the port's counters.
+    const COUNTERS: &'static [CounterName];
+    /// Calls `set` with the index and value of each counter.
+    fn read_counters(port: &Self::Port, set: &mut dyn FnMut(usize, u64));
     /// The QP is ready to receive; connects it with [`Qp::set_link`]. May sleep.
     fn attach(dev: &Arc<Device>, qp: &Arc<Qp>, av: &AddressVector, attr: &StreamAttr) -> Result;
     /// The QP may send.
