@@ -3,11 +3,13 @@
 # (The kernel's build system reads Kbuild, not this file.)
 
 .DEFAULT_GOAL := help
+TESTS := $(filter-out lib run,$(basename $(notdir $(wildcard selftests/*.sh))))
 MAKEFLAGS += --no-print-directory
 .PHONY: help demo test setup modules provider install selftest selftests engine-test lint shell clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+	@echo 'Selftests: $(TESTS)'
 	@echo 'Variables: DRIVER=metaroce|rxe, KDIR=prepared kernel tree of your own, METAROCE_CACHE=DIR,'
 	@echo '           METAROCE_MIRROR=URL, DESTDIR=DIR, RUN_ARGS="options of qemu/run.py"'
 
@@ -31,6 +33,8 @@ install: ## module and provider on this machine (DESTDIR supported)
 
 selftest: ## one selftest in a guest: make selftest T=pingpong [DRIVER=rxe]
 	@test -n "$(T)" || { echo "error: Name the test: make selftest T=pingpong" >&2; exit 1; }
+	@for t in $(T); do test -f selftests/$$t.sh || { \
+		echo "error: There is no selftest '$$t'; there are: $(TESTS)." >&2; exit 1; }; done
 	@qemu/run.sh $(RUN_ARGS) $(T)
 
 selftests: ## all selftests in a guest

@@ -27,7 +27,7 @@ if ((${#c_files[@]})); then
 		--ignore SPDX_LICENSE_TAG,FILE_PATH_CHANGES -f "${c_files[@]}"
 fi
 if ((${#rust[@]})); then
-	check rustfmt in_buildroot rustfmt --check --edition 2021 --config-path "$KSRC/.rustfmt.toml" "${rust[@]}"
+	check rustfmt in_buildroot rustfmt --check -l --color never --edition 2021 --config-path "$KSRC/.rustfmt.toml" "${rust[@]}"
 fi
 if [[ -f rust/host/Cargo.toml ]] && cargo clippy --version >/dev/null 2>&1; then
 	CARGO_TARGET_DIR=$CACHE/cargo-target check clippy cargo clippy --quiet \

@@ -343,7 +343,7 @@ def main():
     parser.add_argument("--append", default="", help="more for the kernel's command line")
     parser.add_argument("--timeout", type=int, default=120, help="seconds for a test that names none")
     parser.add_argument("--timeout-scale", type=float, default=1.0)
-    parser.add_argument("--boot-timeout", type=int, default=90)
+    parser.add_argument("--boot-timeout", type=int, default=180)
     parser.add_argument("--quiet", action="store_true")
     parser.add_argument("tests", nargs="*")
     args = parser.parse_args()
