@@ -70,7 +70,8 @@ err_free:
 	return NULL;
 }
 
-#define SUPPORTED_QP_MASK (IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+#define SUPPORTED_QP_MASK                                                                          \
+	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS)
 
 struct ibv_qp *mroce_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
@@ -79,7 +80,8 @@ struct ibv_qp *mroce_create_qp_ex(struct ibv_context *context, struct ibv_qp_ini
 	struct mroce_qp *qp;
 	int ret;
 
-	if (attr->comp_mask & ~(uint32_t)SUPPORTED_QP_MASK) {
+	if ((attr->comp_mask & ~(uint32_t)SUPPORTED_QP_MASK) ||
+	    ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}

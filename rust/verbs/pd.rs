@@ -43,7 +43,7 @@ impl rdma::UcontextOps<Driver> for UcontextObject {
     fn alloc(_cx: &rdma::NewUcontext<'_, Driver>, udata: rdma::Udata<'_>) -> Result<Self> {
         udata.respond(&abi::AllocUcontextResp {
             abi_version: abi::ABI_VERSION,
-            features: 0,
+            features: abi::FEATURE_NEED_WAKEUP,
             max_inline: limits::MAX_INLINE,
             reserved: 0,
         })?;

@@ -615,6 +615,8 @@ impl Qp {
     fn flush_sends(&self) {
         let mut wake = Wake::default();
         let mut sq = self.sq.lock();
+        // Before looking: nobody comes back by himself any more.
+        sq.arm();
         for _ in 0..sq.entries() {
             let Some(mut cqe) = sq.flush_next() else {
                 break;

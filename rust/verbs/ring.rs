@@ -85,6 +85,11 @@ impl Ring {
         self.mem.full_barrier();
     }
 
+    /// The same where nothing depends on the order.
+    pub(super) fn set_kernel_flags_relaxed(&self, flags: u32) {
+        let _ = self.mem.write_u32(abi::RING_KERNEL_FLAGS, flags);
+    }
+
     /// Both indices back to 0. Only while the process leaves the queue alone (QP to RESET).
     pub(super) fn reset(&self) {
         let _ = self.mem.write_u32(abi::RING_PRODUCER, 0);

@@ -69,6 +69,9 @@ pub(super) struct SendQueue {
     completed: u32,
     /// A request that cannot be carried out was pulled: it is the last one.
     poisoned: bool,
+    /// User space has been told to ring the doorbell. While not, the engine comes back by itself:
+    /// it pulls until it is told that the queue is empty.
+    armed: bool,
 }
 
 /// A private vector of `len` default elements.
@@ -104,6 +107,7 @@ impl SendQueue {
     /// Process context.
     pub(super) fn new(ring: Ring, max_sge: u32, max_inline: u32) -> Result<Self> {
         let entries = ring.entries();
+        ring.set_kernel_flags(abi::RING_NEED_WAKEUP);
         Ok(Self {
             slots: filled(product(entries, 1)?)?,
             sges: filled(product(entries, max_sge)?)?,
@@ -114,6 +118,7 @@ impl SendQueue {
             pulled: 0,
             completed: 0,
             poisoned: false,
+            armed: true,
         })
     }
 
@@ -137,6 +142,37 @@ impl SendQueue {
         if let Some(ring) = &self.ring {
             ring.reset();
         }
+        self.arm();
+    }
+
+    /// From now on user space rings the doorbell; what it has posted before is visible.
+    pub(super) fn arm(&mut self) {
+        if let Some(ring) = &self.ring {
+            ring.set_kernel_flags(abi::RING_NEED_WAKEUP);
+        }
+        self.armed = true;
+    }
+
+    /// Whether something is posted. If not, user space has been told to ring the doorbell.
+    fn look(&mut self) -> bool {
+        for _ in 0..2 {
+            let Some(ring) = &self.ring else {
+                return false;
+            };
+            if ring.producer() != self.pulled {
+                if self.armed {
+                    ring.set_kernel_flags_relaxed(0);
+                    self.armed = false;
+                }
+                return true;
+            }
+            if self.armed {
+                return false;
+            }
+            // Then look once more: what was posted before the flag was seen.
+            self.arm();
+        }
+        false
     }
 
     /// Whether the engine holds no request of this queue.
@@ -166,14 +202,15 @@ impl SendQueue {
     /// Takes the next posted work request. One that is not in order comes out as
     /// [`Opcode::Local`] with its error, so that it fails in its turn, after those before it.
     pub(super) fn pull(&mut self, cx: &Context<'_>) -> Option<Request> {
+        if self.poisoned || !self.look() {
+            return None;
+        }
         let ring = self.ring.as_ref()?;
-        if self.poisoned || self.pulled.wrapping_sub(self.completed) >= ring.entries() {
+        if self.pulled.wrapping_sub(self.completed) >= ring.entries() {
+            // More than fits: the process has overwritten its index. It waits for itself.
             return None;
         }
         let index = self.pulled;
-        if ring.producer() == index {
-            return None;
-        }
         let wqe: abi::SendWqe = ring.read(index, 0)?;
         let at = self.slot_index(index);
         let slot = self.slots.get_mut(at)?;
