@@ -8,7 +8,7 @@ use super::time::{Instant, Span};
 const INITIAL_PTO: Span = Span::from_millis(10);
 /// The shortest probe time-out before data was acknowledged: the handshake's round trip is that of an
 /// idle network, the first answer to many senders at once may take much longer.
-const FIRST_PTO: Span = Span::from_millis(3);
+const FIRST_PTO: Span = Span::from_millis(1);
 /// A probe never goes out earlier than this: timers and softirqs are not more exact.
 const MIN_PTO: Span = Span::from_micros(500);
 /// The minimum is forgotten after so long.
@@ -23,6 +23,7 @@ pub struct Rtt {
     min_at: Instant,
     latest: Span,
     samples: u8,
+    hint: Span,
 }
 
 impl Rtt {
@@ -53,6 +54,11 @@ impl Rtt {
         }
     }
 
+    /// What other paths of the connection have measured, for a path without samples.
+    pub fn set_hint(&mut self, hint: Span) {
+        self.hint = hint;
+    }
+
     /// Smoothed round-trip time, if known.
     pub fn smoothed(&self) -> Option<Span> {
         self.srtt
@@ -78,7 +84,8 @@ impl Rtt {
     /// Time without an answer after which to probe.
     pub fn probe_timeout(&self) -> Span {
         match self.srtt {
-            None => INITIAL_PTO,
+            None if self.hint == Span::ZERO => INITIAL_PTO,
+            None => self.hint.times(3).max(FIRST_PTO),
             Some(s) => {
                 let least = if self.is_proven() { MIN_PTO } else { FIRST_PTO };
                 s.plus(self.var.times(4))

@@ -25,7 +25,7 @@ impl Sprayer {
     /// The path for the next packet of at most `bytes`; `None` when all windows are full.
     pub fn pick<'a, S: Store + 'a>(
         &mut self,
-        paths: impl Iterator<Item = &'a mut TxPath<S>> + ExactSizeIterator,
+        paths: impl ExactSizeIterator<Item = &'a mut TxPath<S>>,
         bytes: u32,
     ) -> Option<u8> {
         let n = paths.len();

@@ -119,6 +119,10 @@ impl<S: Store, H: Host> StreamTable<S, H> {
     }
 
     /// Puts a stream in; gives it back when the table is full.
+    #[allow(
+        clippy::result_large_err,
+        reason = "the caller gets its stream back, nothing is allocated"
+    )]
     pub(crate) fn insert(&mut self, stream: Stream<S, H>) -> Result<StreamId, Stream<S, H>> {
         let n = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
         let mut at = self.hint;

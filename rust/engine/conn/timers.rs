@@ -10,6 +10,8 @@ use super::Connection;
 const MOVE_AFTER: u8 = 2;
 /// ... and every so many, if none does.
 const MOVE_ALL_AFTER: u8 = 6;
+/// A timer that is so late tells that this machine, or its virtual CPU, stood still.
+const STALL: Span = Span::from_millis(20);
 /// Silence of the peer worth an event.
 const SILENCE: Span = Span::from_millis(30_000);
 
@@ -27,6 +29,7 @@ impl<S: Store, H: Host> Connection<S, H> {
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant, host: &mut H) {
+        self.forgive_stall(now);
         self.handshake_timeout(now, host);
         if self.hs.established {
             for id in 0..self.active_paths {
@@ -38,6 +41,15 @@ impl<S: Store, H: Host> Connection<S, H> {
         }
         self.rejoin(now, host);
         self.pump(now, host);
+    }
+
+    /// When this machine did not run, it could not hear the peer either: such a time is not the
+    /// peer's silence. What waits to be received is handled after the timer that is late.
+    fn forgive_stall(&mut self, now: Instant) {
+        let late = self.next_deadline().map_or(Span::ZERO, |at| now.since(at));
+        if late >= STALL {
+            self.heard = self.heard.after(late).min(now);
+        }
     }
 
     fn probe(&mut self, now: Instant, id: usize, host: &mut H) {

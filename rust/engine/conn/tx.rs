@@ -87,7 +87,9 @@ impl<S: Store, H: Host> Connection<S, H> {
         for path in paths() {
             let n = u64::from(path.tx.inflight());
             inflight = inflight.saturating_add(n);
-            let Some(srtt) = path.tx.rtt.smoothed() else { continue };
+            let Some(srtt) = path.tx.rtt.smoothed() else {
+                continue;
+            };
             weighted = weighted.saturating_add(n.saturating_mul(srtt.as_nanos()));
             min = min.min(path.tx.rtt.min().as_nanos());
         }

@@ -24,7 +24,7 @@ impl Store for Heap {
 pub struct Rng(pub u64);
 
 impl Rng {
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -35,7 +35,7 @@ impl Rng {
         if n == 0 {
             0
         } else {
-            self.next() % n
+            self.draw() % n
         }
     }
     /// True with probability `ppm` / 1000000.
@@ -374,9 +374,9 @@ impl World {
 
     fn node(rng: &mut Rng, id: u32, config: &Config) -> Node {
         let local = LocalParams {
-            conn_id: (rng.next() as u32 & 0xffff_ff00) | id,
-            epoch: rng.next(),
-            seed: rng.next(),
+            conn_id: (rng.draw() as u32 & 0xffff_ff00) | id,
+            epoch: rng.draw(),
+            seed: rng.draw(),
         };
         Node {
             conn: Connection::new(config, local, StreamTable::new(2).unwrap()).unwrap(),
@@ -508,7 +508,7 @@ impl World {
                 for _ in 0..1 + self.rng.below(4) {
                     let k = self.rng.below(bad.len() as u64) as usize;
                     // The checksum protects real packets; here ids and tags stay wrong.
-                    bad[k] = self.rng.next() as u8;
+                    bad[k] = self.rng.draw() as u8;
                 }
                 if let Some(t) = bad.get_mut(8) {
                     *t ^= 0x55;

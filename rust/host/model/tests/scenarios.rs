@@ -604,7 +604,7 @@ fn garbage_never_panics() {
     let mut w = sends(Net::default(), 1, false, 10, 100);
     for _ in 0..200_000 {
         let n = w.rng.below(120) as usize;
-        let mut b: Vec<u8> = (0..n).map(|_| w.rng.next() as u8).collect();
+        let mut b: Vec<u8> = (0..n).map(|_| w.rng.draw() as u8).collect();
         if n > 12 {
             b[0] = 0x10 | (w.rng.below(9) as u8);
             b[2] %= 9;
