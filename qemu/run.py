@@ -14,6 +14,7 @@ import os
 import re
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -381,7 +382,13 @@ def main():
     return 1 if any(r["failed"] for r in run.results) else 0
 
 
+def on_signal(number, _frame):
+    raise KeyboardInterrupt(number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGHUP, on_signal)
     try:
         sys.exit(main())
     except KeyboardInterrupt:
