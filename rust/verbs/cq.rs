@@ -201,12 +201,7 @@ impl rdma::CqOps<Driver> for CqObject {
         drop(ring);
     }
 
-    fn resize(
-        &self,
-        cq: &rdma::Cq<Driver>,
-        cqe: u32,
-        udata: rdma::Udata<'_>,
-    ) -> Result<u32> {
+    fn resize(&self, cq: &rdma::Cq<Driver>, cqe: u32, udata: rdma::Udata<'_>) -> Result<u32> {
         if cqe == 0 || cqe > limits::MAX_CQE {
             return Err(EINVAL);
         }

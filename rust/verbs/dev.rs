@@ -3,11 +3,11 @@
 //! The device: limits, port state, tables.
 
 use super::{
+    cq::CqObject,
     limits,
     mr::{Mr, MrObject},
     pd::{PdObject, UcontextObject},
     qp::Qp,
-    cq::CqObject,
     qp_modify::QpObject,
     srq::SrqObject,
     Transport,

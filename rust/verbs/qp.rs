@@ -12,8 +12,8 @@ use super::{
     mr::{Access, Mr},
     qp_modify::Attrs,
     recv_queue::{Mismatch, RecvQueue},
-    srq::{SharedRecv, Srq, Taken},
     send_queue::{Context, SendQueue},
+    srq::{SharedRecv, Srq, Taken},
     Transport,
 };
 use crate::{
@@ -227,8 +227,10 @@ impl Qp {
     /// Makes the attributes that softirq needs known.
     pub(super) fn publish(&self, attrs: &Attrs) {
         self.access.store(attrs.access_flags, Relaxed);
-        self.max_rd_atomic.store(attrs.max_rd_atomic.into(), Relaxed);
-        self.min_rnr_timer.store(attrs.min_rnr_timer.into(), Relaxed);
+        self.max_rd_atomic
+            .store(attrs.max_rd_atomic.into(), Relaxed);
+        self.min_rnr_timer
+            .store(attrs.min_rnr_timer.into(), Relaxed);
         self.dest_qpn.store(attrs.dest_qpn, Relaxed);
     }
 
@@ -499,9 +501,11 @@ impl Qp {
                 abi::wc_flags::WITH_IMM,
                 done.imm.to_be(),
             ),
-            Opcode::SendImm => {
-                (abi::wc_opcode::RECV, abi::wc_flags::WITH_IMM, done.imm.to_be())
-            }
+            Opcode::SendImm => (
+                abi::wc_opcode::RECV,
+                abi::wc_flags::WITH_IMM,
+                done.imm.to_be(),
+            ),
             Opcode::SendInv => (abi::wc_opcode::RECV, abi::wc_flags::WITH_INV, done.imm),
             _ => (abi::wc_opcode::RECV, 0, 0),
         };

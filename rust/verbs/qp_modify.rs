@@ -201,13 +201,7 @@ impl QpObject {
         BoundTransport::start_requester(&self.inner, &requester)
     }
 
-    fn transition(
-        &self,
-        cur: QpState,
-        next: QpState,
-        attrs: &Attrs,
-        attr: &QpAttr<'_>,
-    ) -> Result {
+    fn transition(&self, cur: QpState, next: QpState, attrs: &Attrs, attr: &QpAttr<'_>) -> Result {
         let qp = &self.inner;
         match (cur, next) {
             (_, QpState::Reset) => {
@@ -230,7 +224,10 @@ impl QpObject {
             (QpState::Rtr, QpState::Rts) => {
                 qp.publish(attrs);
                 qp.change_state(cur, next)?;
-                self.start(attrs)
+                self.start(attrs).inspect_err(|_| {
+                    // Fails if an error came first; then the state is right already.
+                    let _ = qp.change_state(next, cur);
+                })
             }
             (QpState::Sqd, QpState::Rts) => {
                 qp.change_state(cur, next)?;

@@ -83,7 +83,10 @@ impl RecvQueue {
 
     /// Ends the use of the ring; what is returned is to be dropped in process context, unlocked.
     pub(super) fn close(&mut self) -> (Option<Ring>, KVVec<BoundSge>) {
-        (self.ring.take(), core::mem::replace(&mut self.sges, KVVec::new()))
+        (
+            self.ring.take(),
+            core::mem::replace(&mut self.sges, KVVec::new()),
+        )
     }
 
     /// Back to an empty queue (QP to RESET).

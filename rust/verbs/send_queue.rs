@@ -311,7 +311,10 @@ impl SendQueue {
         if !ring.read_bytes(index, core::mem::size_of::<abi::SendWqe>(), to) {
             return Err(WcStatus::LocQpOpErr);
         }
-        self.slots.get_mut(at).ok_or(WcStatus::LocQpOpErr)?.inline_len = len;
+        self.slots
+            .get_mut(at)
+            .ok_or(WcStatus::LocQpOpErr)?
+            .inline_len = len;
         Ok(len)
     }
 
@@ -336,8 +339,7 @@ impl SendQueue {
         let mut offset = core::mem::size_of::<abi::SendWqe>();
         for bound in list {
             let sge: abi::Sge = ring.read(index, offset).ok_or(WcStatus::LocQpOpErr)?;
-            *bound =
-                BoundSge::bind(cx.dev, cx.pd, &sge, write).ok_or(WcStatus::LocProtErr)?;
+            *bound = BoundSge::bind(cx.dev, cx.pd, &sge, write).ok_or(WcStatus::LocProtErr)?;
             total = total.saturating_add(u64::from(sge.length));
             offset = offset.saturating_add(core::mem::size_of::<abi::Sge>());
         }
@@ -365,7 +367,9 @@ impl SendQueue {
                 .ok_or(Refusal::Operation)?;
             return f(Segment::Inline(bytes));
         }
-        walk(self.sges_of(index), offset, len, &mut |page| f(Segment::Page(page)))
+        walk(self.sges_of(index), offset, len, &mut |page| {
+            f(Segment::Page(page))
+        })
     }
 
     /// Lends the memory where bytes `offset..offset + len` of the answer to a pulled request go.
@@ -411,9 +415,7 @@ impl SendQueue {
         }
         let opcode = wc_opcode(slot.opcode);
         let byte_len = match opcode {
-            abi::wc_opcode::RDMA_READ
-            | abi::wc_opcode::COMP_SWAP
-            | abi::wc_opcode::FETCH_ADD
+            abi::wc_opcode::RDMA_READ | abi::wc_opcode::COMP_SWAP | abi::wc_opcode::FETCH_ADD
                 if status == WcStatus::Success =>
             {
                 slot.len

@@ -81,8 +81,8 @@ impl Srq {
     ) -> Result<SharedRecv, (u64, Mismatch)> {
         let nothing = (0, Mismatch::NotPosted);
         // The list is made first: without memory the receive stays for a later try.
-        let mut list = KVec::with_capacity(self.max_sge as usize, GFP_ATOMIC)
-            .map_err(|_| nothing)?;
+        let mut list =
+            KVec::with_capacity(self.max_sge as usize, GFP_ATOMIC).map_err(|_| nothing)?;
         for _ in 0..self.max_sge {
             list.push_within_capacity(BoundSge::default())
                 .map_err(|_| nothing)?;
