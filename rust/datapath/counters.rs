@@ -41,7 +41,7 @@ const N: usize = 18;
 
 /// Figures of connections, living or ended.
 #[derive(Default)]
-pub struct ConnTotals {
+pub(super) struct ConnTotals {
     received: Counter,
     duplicate: Counter,
     retransmitted: Counter,

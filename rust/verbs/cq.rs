@@ -35,7 +35,7 @@ struct Inner {
 
 /// A completion queue, as the QPs that report to it hold it.
 #[pin_data]
-pub struct Cq {
+pub(super) struct Cq {
     handle: Arc<CqHandle>,
     #[pin]
     inner: SpinLockBh<Inner>,

@@ -140,7 +140,7 @@ impl Drop for DeviceData {
 }
 
 /// Our part of a core device.
-pub fn device_of(rdev: &rdma::Device<Driver>) -> &Arc<Device> {
+pub(crate) fn device_of(rdev: &rdma::Device<Driver>) -> &Arc<Device> {
     &rdev.data().dev
 }
 

@@ -15,7 +15,7 @@ use kernel::{prelude::*, sync::Arc};
 
 /// Rights of a region or a QP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access {
+pub(super) struct Access {
     /// Receives and answers may be written into it.
     pub local_write: bool,
     /// RDMA WRITE.
@@ -28,7 +28,7 @@ pub struct Access {
 
 impl Access {
     /// From [`access`] bits.
-    pub fn from_bits(bits: u32) -> Self {
+    pub(super) fn from_bits(bits: u32) -> Self {
         Self {
             local_write: bits & access::LOCAL_WRITE != 0,
             remote_write: bits & access::REMOTE_WRITE != 0,
@@ -38,7 +38,7 @@ impl Access {
     }
 
     /// Whether a remote operation of this kind is allowed.
-    pub fn allows(self, what: RemoteAccess) -> bool {
+    pub(super) fn allows(self, what: RemoteAccess) -> bool {
         match what {
             RemoteAccess::Write => self.remote_write,
             RemoteAccess::Read => self.remote_read,

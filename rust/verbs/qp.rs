@@ -38,7 +38,7 @@ use kernel::{
     },
 };
 
-pub use super::send_queue::Segment;
+pub(crate) use super::send_queue::Segment;
 
 type Link = <BoundTransport as Transport>::Link;
 

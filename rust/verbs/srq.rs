@@ -62,7 +62,7 @@ struct Inner {
 
 /// A shared receive queue as its QPs hold it.
 #[pin_data]
-pub struct Srq {
+pub(super) struct Srq {
     handle: Arc<SrqHandle>,
     pd: u32,
     max_sge: u32,
