@@ -274,7 +274,11 @@ impl<S: Store> TxPath<S> {
     }
 
     fn arm(&mut self, now: Instant) {
-        let wait = self.rtt.probe_timeout().backed_off(self.backoff, MAX_PTO);
+        // Doubled every second time: at high loss several single probes in a row get lost.
+        let wait = self
+            .rtt
+            .probe_timeout()
+            .backed_off(self.backoff / 2, MAX_PTO);
         self.pto_at = Some(now.after(wait));
     }
 
