@@ -477,6 +477,11 @@ int mroce_xmit(struct mroce_route *r, struct mroce_sock *s,
 		return err;
 	}
 	dst_hold(r->dst);
+	/*
+	 * When the MTU has shrunk below what the connection was made for, this
+	 * host fragments: slow, but it goes on. Routers still may not.
+	 */
+	skb->ignore_df = 1;
 	if (f->v6) {
 		struct in6_addr src, dst;
 
