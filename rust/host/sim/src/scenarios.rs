@@ -41,7 +41,8 @@ fn build(kind: Kind, mut spec: FabricSpec, hosts: HostSpec, seed: u64) -> Sim {
 fn bulk(kind: Kind, loss: Loss, seed: u64) -> (f64, u64, u64) {
     let mut spec = FabricSpec::new(4);
     spec.loss = loss;
-    let mut sim = build(kind, spec, HostSpec::default(), seed);
+    let hosts = HostSpec { window: 64, ..HostSpec::default() };
+    let mut sim = build(kind, spec, hosts, seed);
     let flow = sim.flow(0, 3, 1 << 20, u64::MAX, Some(MS));
     sim.run(5 * MS);
     let before = sim.placed(flow);
@@ -154,6 +155,9 @@ pub fn incast(report: &mut Report, seed: u64) -> Result {
     let mut lines = Vec::new();
     for senders in [8usize, 64, 512] {
         for kind in [Kind::Engine, Kind::Roce { lossless: true }, Kind::Roce { lossless: false }] {
+            if senders > 64 && kind == (Kind::Roce { lossless: false }) {
+                continue; // Nothing but drops and time-outs, at great expense.
+            }
             let mut spec = FabricSpec::new(senders + 1);
             spec.hosts_per_leaf = 64.min(spec.hosts.div_ceil(2));
             spec.spines = 16;
@@ -164,12 +168,12 @@ pub fn incast(report: &mut Report, seed: u64) -> Result {
             for s in 0..senders {
                 sim.flow(s + 1, 0, 1 << 20, u64::MAX, Some(start));
             }
-            // Long enough for a few packets of each sender.
-            let step = (20 * US).max(senders as u64 * US);
+            // Long enough for about 32 packets of each sender.
+            let step = senders as u64 * 4 * US;
             let mut last: Vec<u64> = vec![0; senders];
             let mut settled = None;
             let mut points = Vec::new();
-            let end = start + 5 * MS + 60 * step;
+            let end = start + (20 * step).max(3 * MS);
             let mut t = start;
             let half = start + (end - start) / 2;
             let mut at_half = vec![0; senders];
@@ -252,10 +256,10 @@ pub fn planes(report: &mut Report, seed: u64) -> Result {
                 sim.flow(b, a, 1 << 18, u64::MAX, Some(MS));
             }
         }
-        sim.run(4 * MS);
+        sim.run(3 * MS);
         let before = sim.placed_all();
-        sim.run(8 * MS);
-        let rate = gbps(sim.placed_all() - before, 4 * MS);
+        sim.run(5 * MS);
+        let rate = gbps(sim.placed_all() - before, 2 * MS);
         let each = rate / (HOSTS * planes) as f64;
         if planes == 1 {
             one = rate;
@@ -288,31 +292,35 @@ pub fn planes(report: &mut Report, seed: u64) -> Result {
 
 /// A plane dies in mid-run and comes back.
 pub fn cut(report: &mut Report, seed: u64) -> Result {
-    const HOSTS: usize = 8;
-    const STEP: u64 = 50 * US;
+    const HOSTS: usize = 4;
+    const STEP: u64 = 20 * US;
     let (down, up) = (10 * MS, 30 * MS);
     let mut table = Table::new(
         "cut",
-        "One of four planes is cut at 10 ms and repaired at 30 ms (8 hosts in a ring, 4 x 10 Gbit/s each)",
+        "One of four planes is cut at 10 ms and repaired at 30 ms (4 hosts in a ring, 4 x 10 Gbit/s each)",
         &["how", "before", "95 % of the rest after ms", "lowest", "with 3 planes", "back after ms", "at the end", "errors"],
     );
     let mut lines = Vec::new();
-    for (name, carrier, end) in [("carrier lost", true, 60 * MS), ("silently", false, 340 * MS)] {
+    for (name, carrier, end) in [("carrier lost", true, 60 * MS), ("silently", false, 330 * MS)] {
         let mut spec = FabricSpec::new(HOSTS);
         spec.planes = 4;
         spec.gbps = 10;
         let hosts = HostSpec { window: 64, ..HostSpec::default() };
         let mut sim = build(Kind::Engine, spec, hosts, seed);
         for a in 0..HOSTS {
-            sim.flow(a, (a + 5) % HOSTS, 1 << 20, u64::MAX, Some(MS));
+            sim.flow(a, (a + 1) % HOSTS, 1 << 20, u64::MAX, Some(MS));
         }
         sim.control(down, Control::Plane { plane: 1, up: false, carrier });
         sim.control(up, Control::Plane { plane: 1, up: true, carrier });
         let mut series: Vec<(u64, f64)> = Vec::new();
         let mut last = 0;
         let mut t = 0;
+        let mut rtt = 0;
         while t < end {
             t += STEP;
+            if t == down {
+                rtt = sim.ends.iter().flat_map(|e| e.conn.paths()).map(|p| p.srtt.as_micros()).max().unwrap_or(0);
+            }
             sim.run(t);
             let now = sim.placed_all();
             series.push((t, gbps(now - last, STEP) / HOSTS as f64));
@@ -324,11 +332,11 @@ pub fn cut(report: &mut Report, seed: u64) -> Result {
         };
         let before = mean(5 * MS, down);
         let first = |a: u64, least: f64| {
-            series.windows(4).find(|w| w[0].0 > a && w.iter().map(|s| s.1).sum::<f64>() >= 4.0 * least).map(|w| w[0].0 - a)
+            series.windows(5).find(|w| w[0].0 > a && w.iter().map(|s| s.1).sum::<f64>() >= 5.0 * least).map(|w| w[0].0 - a)
         };
         let recovered = first(down, 0.95 * 0.75 * before);
         let rejoined = first(up, 0.97 * before);
-        let lowest = series.iter().filter(|s| s.0 > down && s.0 <= up).map(|s| s.1).fold(f64::MAX, f64::min);
+        let lowest = series.iter().filter(|s| s.0 > down + STEP && s.0 <= up).map(|s| s.1).fold(f64::MAX, f64::min);
         let rest = mean(down + 10 * MS, up);
         let show = |t: Option<u64>| t.map_or("never".into(), |t| format!("{:.2}", t as f64 / 1e6));
         table.row([
@@ -342,8 +350,8 @@ pub fn cut(report: &mut Report, seed: u64) -> Result {
             sim.errors().to_string(),
         ]);
         if carrier {
-            let fast = recovered.is_some_and(|t| t <= 2 * STEP);
-            table.goal(format!("{name}: 95 % of the remaining capacity within 100 us: {} ms", show(recovered)), fast);
+            let fast = recovered.is_some_and(|t| t <= 3 * rtt * US);
+            table.goal(format!("{name}: 95 % of the remaining capacity within three round trips of {rtt} us: {} ms", show(recovered)), fast);
         }
         let share = rest / (0.75 * before);
         table.goal(format!("{name}: at least 95 % of the remaining capacity: {}", pct(share)), share >= 0.95);
