@@ -158,13 +158,15 @@ impl Report {
             let part = f64::from(i) / 4.0;
             let label = format!("{:.4}", y1 * part);
             let label = label.trim_end_matches('0').trim_end_matches('.');
-            put(54.0, 344.0 - 20.0 - 4.0 + 4.0 - (280.0 / 1.02) * part + 0.0 - 0.0 - 0.0 - 0.0 - 0.0, "end", "black", label);
+            put(54.0, 313.0 - 270.0 / 1.02 * part, "end", "black", label);
             let at = x0 + (x1 - x0) * part;
-            put(60.0 + 560.0 * part, 336.0, "middle", "black", &format!("{at:.3}").trim_end_matches('0').trim_end_matches('.').to_string());
+            let label = format!("{at:.3}");
+            let label = label.trim_end_matches('0').trim_end_matches('.');
+            put(60.0 + 560.0 * part, 330.0, "middle", "black", label);
         }
         for (i, (line, c)) in lines.iter().zip(COLOURS).enumerate() {
             let colour = format!("rgb({},{},{})", c.0, c.1, c.2);
-            put(610.0, 60.0 + 16.0 * i as f64, "end", &colour, &line.name);
+            put(610.0, 200.0 + 16.0 * i as f64, "end", &colour, &line.name);
         }
         let svg = svg.replace("</svg>", &(text + "</svg>"));
         std::fs::write(self.dir.join(format!("{name}.svg")), svg)?;

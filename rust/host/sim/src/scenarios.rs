@@ -362,7 +362,7 @@ pub fn cut(report: &mut Report, seed: u64) -> Result {
         eprintln!("cut {name}: {} packets, {:?}", sim.packets_delivered, sim.fabric.stats);
     }
     table.notes.push("Gbit/s of payload per host. A silent failure is detected by unanswered probes.".into());
-    report.plot("cut", "A plane is cut at 10 ms, repaired at 30 ms", ("ms", "Gbit/s per host"), 100.0, &lines)?;
+    report.plot("cut", "A plane is cut at 10 ms, repaired at 30 ms", ("ms", "Gbit/s per host"), 40.0, &lines)?;
     report.add(table);
     Ok(())
 }
