@@ -66,10 +66,13 @@ step() {
 	fi
 	printf '[%s%s] %s: %s\n' "$STEP_NO" "$total" "$name" "$what"
 	rm -f "$stamp"
+	# A process group of its own, so that an interruption ends all of it.
+	set -m
 	( set -euo pipefail; trap - EXIT INT TERM; "$func" ) >"$log" 2>&1 </dev/null &
 	pid=$!
+	set +m
 	# shellcheck disable=SC2064
-	trap "kill -TERM $pid 2>/dev/null || true; wait $pid 2>/dev/null || true; exit 130" INT TERM
+	trap "kill -TERM -- -$pid 2>/dev/null || true; wait $pid 2>/dev/null || true; exit 130" INT TERM
 	while kill -0 "$pid" 2>/dev/null; do
 		sleep 0.2
 		beat=$((beat + 1))

@@ -5,6 +5,10 @@
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 need_root
+# Mounts that the chroots need live and die with this process.
+if [[ -z ${METAROCE_MOUNTS:-} ]]; then
+	METAROCE_MOUNTS=private exec unshare --mount --propagation private "${BASH_SOURCE[0]}" "$@"
+fi
 mkdir -p "$CACHE/logs" "$CACHE/stamps"
 exec 9>"$CACHE/lock"
 if ! flock -n 9; then
