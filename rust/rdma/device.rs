@@ -109,6 +109,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
+    /// The device is about to be unregistered, at the wish of an administrator or because its
+    /// network device goes away. Queue pairs should fail now: applications still see completions,
+    /// which they no longer do once the core destroys their objects. Process context; may be called
+    /// more than once.
+    fn going_away(dev: &Device<Self>);
+
     /// Fills in the counters of a port.
     fn read_port_stats(_dev: &Device<Self>, _port: u32, _values: &mut StatValues<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
@@ -148,6 +154,20 @@ impl<D: Driver> Device<D> {
     #[inline]
     pub(super) fn as_raw(&self) -> *mut ffi::ib_device {
         self.ib.get()
+    }
+
+    /// What the core calls on a device when its link is deleted (`nldev_dellink()`); the operations
+    /// that add links are registered apart, in [`super::LinkRegistration`].
+    const LINK_OPS: ffi::rdma_link_ops = ffi::rdma_link_ops {
+        dellink: Some(Self::dellink),
+        ..pin_init::zeroed()
+    };
+
+    unsafe extern "C" fn dellink(ib: *mut ffi::ib_device) -> kernel::ffi::c_int {
+        // SAFETY: The core passes a registered device whose operations are these, so it is one of
+        // `D`, and holds a registration reference during the call.
+        D::going_away(unsafe { Self::from_raw(ib) });
+        0
     }
 
     /// Allocates a device on top of `netdev`, in its namespace, lets `make` create its data, and
@@ -190,6 +210,7 @@ impl<D: Driver> Device<D> {
         raw.node_type = ffi::RDMA_NODE_IB_CA as u8;
         raw.phys_port_cnt = 1;
         raw.num_comp_vectors = 1;
+        raw.link_ops = &Self::LINK_OPS;
         raw.node_guid = u64::from_ne_bytes(eui);
         // Queue pairs and completion queues of user space can be rung by a command.
         if D::Qp::HAS_DOORBELL || D::Qp::HAS_POST_SEND {
@@ -346,8 +367,9 @@ impl<D: Driver> DeviceRef<D> {
         unsafe { ffi::ib_unregister_device_and_put(ib) };
     }
 
-    /// Starts unregistering the device in a work item. Any context.
+    /// Starts unregistering the device in a work item. Process context.
     pub fn unregister_queued(&self) {
+        D::going_away(self);
         // SAFETY: The device is registered as long as we own a reference.
         unsafe { ffi::ib_unregister_device_queued(self.dev.cast().as_ptr()) };
     }

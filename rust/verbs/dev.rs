@@ -71,6 +71,20 @@ impl Device {
         self.qps.for_each(|_, qp| f(qp));
     }
 
+    /// Moves every QP to the error state, so that applications see their work requests flushed.
+    /// Process context.
+    fn fail_all(&self) {
+        let mut qps = KVec::new();
+        // Collected first: failing takes locks that must not nest in the table's. A QP for which
+        // there is no memory is destroyed by the core without flushes.
+        self.for_each_qp(|qp| {
+            let _ = qps.push(qp.clone(), GFP_ATOMIC);
+        });
+        for qp in qps {
+            qp.enter_error();
+        }
+    }
+
     /// Number of registered memory regions.
     pub fn mr_count(&self) -> usize {
         self.mrs.len()
@@ -245,6 +259,10 @@ impl rdma::Driver for Driver {
             max_mad_size: 0,
             has_mad: false,
         })
+    }
+
+    fn going_away(dev: &rdma::Device<Self>) {
+        device_of(dev).fail_all();
     }
 
     fn read_port_stats(
