@@ -1,5 +1,5 @@
 #!/bin/bash
-# timeout: 500
+# timeout: 900
 # Devices, interfaces and namespaces vanish under traffic, and applications
 # are killed with packets under way: nothing hangs, nothing leaks.
 . "$(dirname "$0")/lib.sh"

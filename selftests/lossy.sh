@@ -1,11 +1,11 @@
 #!/bin/bash
-# timeout: 600
+# timeout: 1800
 # 10,000 pingpong iterations while the network loses 5 % of the packets,
 # reorders 25 % and delays by 1 ms, each way.
 . "$(dirname "$0")/lib.sh"
 need_driver
 topo_pair 1500 || { say "the topology could not be made"; exit 1; }
-TOOL_LIMIT=500
+TOOL_LIMIT=1500
 # Drivers that go back to the last packet in order need minutes for a few.
 [[ $DRIVER == metaroce ]] && ITERATIONS=10000 || ITERATIONS=200
 
