@@ -25,7 +25,7 @@ hostname metaroce-guest
 ulimit -l unlimited
 ulimit -c 0
 
-for mod in virtio_console 9pnet_virtio 9p; do modprobe "$mod"; done
+modprobe -a virtio_console 9pnet_virtio 9p
 mkdir -p /out
 mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=none out /out || echo "the out share could not be mounted"
 

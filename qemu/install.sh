@@ -11,11 +11,12 @@ provider=$CACHE/build/provider
 [[ -f $module ]] || die "The module is not built; run 'make modules' first."
 compgen -G "$provider/*.so" >/dev/null || die "The provider is not built; run 'make provider' first."
 
-magic=$(modinfo -F vermagic "$module" | cut -d' ' -f1)
+magic=$(grep -aoE 'vermagic=[^ ]+' "$module" | cut -d= -f2 | head -n 1)
 [[ $magic == "$release" ]] ||
 	die "The module was built for kernel $magic, not for $release; build it with KDIR= against that kernel's prepared tree, or give KVER=$magic."
 install -D -m 644 "$module" "$dest/lib/modules/$release/updates/metaroce.ko"
 if [[ -z $dest ]]; then
+	need_tool depmod kmod
 	depmod -a "$release"
 else
 	say "note: run 'depmod -a $release' where $dest ends up"

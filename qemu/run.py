@@ -61,7 +61,7 @@ class Guest:
         server.listen(1)
         cmdline = (
             "console=ttyS0 quiet loglevel=4 log_buf_len=4M panic=-1 oops=panic "
-            "net.ifnames=0 watchdog_thresh=30 mitigations=off "
+            "net.ifnames=0 watchdog_thresh=30 mitigations=off apparmor=0 audit=0 nokaslr "
             "random.trust_cpu=on no_timer_check tsc=nowatchdog " + args.append
         )
         cmd = ["qemu-system-x86_64", "-nodefaults", "-no-user-config",

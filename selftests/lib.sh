@@ -194,15 +194,21 @@ link_packets() { on "$1" ip -s -j link show dev "$2" | jq '.[0].stats64.tx.packe
 
 # gid_of_address ADDRESS: its GID in the form of sysfs.
 gid_of_address() {
-	python3 - "$1" <<'PY'
-import ipaddress, sys
-a = ipaddress.ip_address(sys.argv[1])
-if a.version == 4:
-    a = ipaddress.ip_address("::ffff:" + str(a))
-h = a.exploded if a.ipv4_mapped is None else \
-    "0000:0000:0000:0000:0000:ffff:%04x:%04x" % divmod(int(a.ipv4_mapped), 65536)
-print(h)
-PY
+	local head tail part words=() left right
+	if [[ $1 != *:* ]]; then
+		IFS=. read -r -a words <<<"$1"
+		printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x\n' "${words[@]}"
+		return
+	fi
+	head=${1%%::*} tail=""
+	[[ $1 != *::* ]] || tail=${1#*::}
+	IFS=: read -r -a left <<<"$head"
+	IFS=: read -r -a right <<<"$tail"
+	words=("${left[@]}")
+	while ((${#words[@]} + ${#right[@]} < 8)); do words+=(0); done
+	words+=("${right[@]}")
+	part=$(printf ':%04x' "${words[@]/#/0x}")
+	echo "${part#:}"
 }
 
 # gid_index DEVICE ADDRESS: the index of the GID that belongs to the address.
@@ -218,7 +224,7 @@ gid_index() {
 	done
 	return 1
 }
-wait_gid() { wait_for 10 gid_index "$1" "$2" && gid_index "$1" "$2"; }
+wait_gid() { gid_index "$1" "$2" || { wait_for 10 gid_index "$1" "$2" && gid_index "$1" "$2"; }; }
 
 listens() { [[ -n $(on "$1" ss -Hltn "sport = :$2") ]]; }
 
