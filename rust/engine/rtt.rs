@@ -4,7 +4,8 @@
 
 use super::time::{Instant, Span};
 
-/// Before any sample the probe time-out is this.
+/// Before any sample the probe time-out is this. Other paths' round-trip times say nothing about this
+/// one's: a bound taken from them sends needless probes on the slowest path.
 const INITIAL_PTO: Span = Span::from_millis(10);
 /// The shortest probe time-out before data was acknowledged: the handshake's round trip is that of an
 /// idle network, the first answer to many senders at once may take much longer.
@@ -23,7 +24,6 @@ pub struct Rtt {
     min_at: Instant,
     latest: Span,
     samples: u8,
-    hint: Span,
 }
 
 impl Rtt {
@@ -54,11 +54,6 @@ impl Rtt {
         }
     }
 
-    /// What other paths of the connection have measured, for a path without samples.
-    pub fn set_hint(&mut self, hint: Span) {
-        self.hint = hint;
-    }
-
     /// Smoothed round-trip time, if known.
     pub fn smoothed(&self) -> Option<Span> {
         self.srtt
@@ -84,8 +79,7 @@ impl Rtt {
     /// Time without an answer after which to probe.
     pub fn probe_timeout(&self) -> Span {
         match self.srtt {
-            None if self.hint == Span::ZERO => INITIAL_PTO,
-            None => self.hint.times(3).max(FIRST_PTO),
+            None => INITIAL_PTO,
             Some(s) => {
                 let least = if self.is_proven() { MIN_PTO } else { FIRST_PTO };
                 s.plus(self.var.times(4))

@@ -149,14 +149,6 @@ impl<S: Store, H: Host> Connection<S, H> {
             attempt: piece.attempt,
             ..TxSlot::default()
         };
-        let unknown = |p: &super::Path<S>| p.tx.rtt.smoothed().is_none();
-        if self.paths.get(usize::from(id)).is_some_and(unknown) {
-            let known = self.paths.iter().filter_map(|p| p.tx.rtt.smoothed());
-            let hint = known.max().unwrap_or_default();
-            if let Some(path) = self.paths.get_mut(usize::from(id)) {
-                path.tx.rtt.set_hint(hint);
-            }
-        }
         let Some(path) = self.paths.get_mut(usize::from(id)) else {
             return;
         };
