@@ -188,13 +188,9 @@ impl ConnHost {
         &self,
         packet: &Transmit<'_, Arc<Qp>, Target>,
     ) -> core::result::Result<TxPacket, TxOutcome> {
-        let payload_len = match packet.payload {
-            PayloadSource::None => 0,
-            PayloadSource::Request { len, .. } | PayloadSource::Remote { len, .. } => len,
-        };
         let header_len = u32::try_from(packet.header.len()).map_err(|_| TxOutcome::Dropped)?;
         let len = header_len
-            .checked_add(payload_len)
+            .checked_add(packet.payload.len())
             .ok_or(TxOutcome::Dropped)?;
         let mut skb = TxPacket::alloc(len).ok_or(TxOutcome::Dropped)?;
         skb.append(packet.header).ok_or(TxOutcome::Dropped)?;

@@ -250,6 +250,21 @@ pub enum PayloadSource<'a, Q, T> {
     },
 }
 
+impl<Q, T> PayloadSource<'_, Q, T> {
+    /// Bytes of payload.
+    pub fn len(&self) -> u32 {
+        match self {
+            PayloadSource::None => 0,
+            PayloadSource::Request { len, .. } | PayloadSource::Remote { len, .. } => *len,
+        }
+    }
+
+    /// Whether there is no payload.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// One datagram to send.
 #[derive(Debug)]
 pub struct Transmit<'a, Q, T> {

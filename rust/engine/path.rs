@@ -518,8 +518,9 @@ impl<S: Store> TxPath<S> {
     }
 
     /// Moves to another route. `failed`: everything in flight is taken to be lost.
-    pub fn change_route(&mut self, route: Route, failed: bool) {
+    pub fn change_route(&mut self, now: Instant, route: Route, failed: bool) {
         self.route = route;
+        self.moved_at = now;
         self.epoch = self.epoch.wrapping_add(1);
         self.epoch_base = self.order;
         self.arrived = self.order.plus(u32::MAX);

@@ -168,17 +168,11 @@ impl<S: Store, H: Host> Connection<S, H> {
         let max_payload = self.config.max_payload.min(hs.max_payload);
         self.max_payload = u32::from(max_payload);
         self.peer_window = u32::from(hs.window).min(STREAM_WINDOW);
-        let cc = controller(&self.config, max_payload);
-        for path in self.paths.iter_mut() {
-            path.tx.reset(cc);
-            path.rx = RxPath::default();
-        }
+        self.reset_paths(max_payload);
         // The other paths may be very different: they measure for themselves.
         if let (Some(rtt), Some(path)) = (sample, self.paths.first_mut()) {
             path.tx.rtt.sample(now, rtt);
         }
-        self.ack_due = 0;
-        self.repair = 0;
         self.hs.established = true;
         self.hs.opening = true;
         self.notify(ConnEvent::Established, host);
@@ -189,19 +183,24 @@ impl<S: Store, H: Host> Connection<S, H> {
         }
     }
 
-    /// The peer's end is a new one: this end becomes a new one too, in place. Streams that had
-    /// exchanged packets fail, the others start again.
-    fn restart(&mut self, now: Instant, host: &mut H) {
-        self.local_tag = self.draw() as u32;
-        self.hs.established = false;
-        self.hs.sent_at = None;
-        let cc = controller(&self.config, self.config.max_payload);
+    /// All paths begin anew, with packets of `max_payload` bytes; nothing is owed to the peer.
+    fn reset_paths(&mut self, max_payload: u16) {
+        let cc = controller(&self.config, max_payload);
         for path in self.paths.iter_mut() {
             path.tx.reset(cc);
             path.rx = RxPath::default();
         }
         self.ack_due = 0;
         self.repair = 0;
+    }
+
+    /// The peer's end is a new one: this end becomes a new one too, in place. Streams that had
+    /// exchanged packets fail, the others start again.
+    fn restart(&mut self, now: Instant, host: &mut H) {
+        self.local_tag = self.draw() as u32;
+        self.hs.established = false;
+        self.hs.sent_at = None;
+        self.reset_paths(self.config.max_payload);
         for slot in 0..u32::try_from(self.streams.capacity()).unwrap_or(0) {
             let Some((_, stream)) = self.streams.at(slot) else {
                 continue;

@@ -176,11 +176,6 @@ impl<S: Store, H: Host> Connection<S, H> {
         (self.remote.conn_id, self.remote.tag)
     }
 
-    /// Payload bytes per datagram.
-    pub fn max_payload(&self) -> u32 {
-        self.max_payload
-    }
-
     /// Streams the table can hold.
     pub fn stream_capacity(&self) -> usize {
         self.streams.capacity()
@@ -214,11 +209,6 @@ impl<S: Store, H: Host> Connection<S, H> {
     /// outside the lock.
     pub fn detach(&mut self, id: StreamId) -> Option<Stream<S, H>> {
         self.streams.remove(id)
-    }
-
-    /// The embedder's handle of a stream.
-    pub fn qp(&self, id: StreamId) -> Option<&H::Qp> {
-        self.streams.get(id).map(|s| &s.qp)
     }
 
     /// Lets a stream send (RTS). Again: changes the attributes.

@@ -6,7 +6,7 @@
 //! connection goes back as a scout; if it is answered there for [`SETTLED`], the others follow. If the plane is still
 //! dead, only the scout's packets have to be sent again elsewhere.
 
-use super::super::api::{ConnEvent, Host, Route, Store};
+use super::super::api::{Host, Route, Store};
 use super::super::time::{Instant, Span};
 use super::{initial_route, Connection};
 
@@ -54,19 +54,9 @@ impl<S: Store, H: Host> Connection<S, H> {
     }
 
     fn go_home(&mut self, now: Instant, id: usize, plane: u8, host: &mut H) {
-        let Some(path) = self.paths.get_mut(id) else {
-            return;
-        };
-        if path.tx.route.plane == plane {
-            return;
+        let old = self.route_of(id);
+        if old.plane != plane {
+            self.set_route(now, id, Route { plane, ..old }, false, host);
         }
-        let route = Route {
-            plane,
-            ..path.tx.route
-        };
-        path.tx.change_route(route, false);
-        path.tx.moved_at = now;
-        let path = u8::try_from(id).unwrap_or(0);
-        self.notify(ConnEvent::PathMoved { path, route }, host);
     }
 }

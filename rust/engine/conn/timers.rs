@@ -67,7 +67,7 @@ impl<S: Store, H: Host> Connection<S, H> {
             self.move_path(now, id, host);
         }
         if let Some(psn) = self.paths.get_mut(id).and_then(|path| path.tx.probe()) {
-            self.resend(now, id, psn, host);
+            self.send_slot(now, id, psn, host);
         }
         if now.since(heard) > SILENCE && !self.silent {
             self.silent = true;
@@ -110,12 +110,27 @@ impl<S: Store, H: Host> Connection<S, H> {
             plane,
             port_slot: u8::try_from(port).unwrap_or(0),
         };
+        let failed = self
+            .paths
+            .get(id)
+            .is_some_and(|path| path.tx.unanswered() > 0);
+        self.set_route(now, id, route, failed, host);
+    }
+
+    /// Sends a path's packets over `route` from now on; `failed`: what is in flight was lost with the
+    /// old one.
+    pub(super) fn set_route(
+        &mut self,
+        now: Instant,
+        id: usize,
+        route: Route,
+        failed: bool,
+        host: &mut H,
+    ) {
         let Some(path) = self.paths.get_mut(id) else {
             return;
         };
-        path.tx.moved_at = now;
-        let failed = path.tx.unanswered() > 0;
-        path.tx.change_route(route, failed);
+        path.tx.change_route(now, route, failed);
         self.repair |= 1u64.wrapping_shl(u32::try_from(id).unwrap_or(0));
         let path = u8::try_from(id).unwrap_or(0);
         self.notify(ConnEvent::PathMoved { path, route }, host);
@@ -128,20 +143,13 @@ impl<S: Store, H: Host> Connection<S, H> {
             return;
         }
         for id in 0..self.active_paths {
-            let elsewhere = self.next_plane(id, plane);
-            let Some(path) = self.paths.get_mut(id) else {
-                return;
-            };
-            if path.tx.route.plane == plane {
+            let old = self.route_of(id);
+            if old.plane == plane {
                 let route = Route {
-                    plane: elsewhere,
-                    ..path.tx.route
+                    plane: self.next_plane(id, plane),
+                    ..old
                 };
-                path.tx.moved_at = now;
-                path.tx.change_route(route, true);
-                self.repair |= 1u64.wrapping_shl(u32::try_from(id).unwrap_or(0));
-                let path = u8::try_from(id).unwrap_or(0);
-                self.notify(ConnEvent::PathMoved { path, route }, host);
+                self.set_route(now, id, route, true, host);
             }
         }
         self.pump(now, host);

@@ -28,9 +28,7 @@ impl<S: Store, H: Host> Connection<S, H> {
                 break;
             }
             let n = self.active_paths;
-            let paths = PathIter {
-                inner: self.paths.iter_mut().take(n),
-            };
+            let paths = self.paths.iter_mut().take(n).map(|p| &mut p.tx);
             let Some(path) = self.spray.pick(paths, room) else {
                 break;
             };
@@ -121,7 +119,7 @@ impl<S: Store, H: Host> Connection<S, H> {
                 let Some(psn) = path.tx.next_lost() else {
                     break;
                 };
-                self.resend(now, id as usize, psn, host);
+                self.send_slot(now, id as usize, psn, host);
             }
             if let Some(path) = self.paths.get(id as usize) {
                 if !path.tx.has_lost() {
@@ -156,12 +154,8 @@ impl<S: Store, H: Host> Connection<S, H> {
         self.send_slot(now, usize::from(id), psn, host);
     }
 
-    /// Sends the packet of `psn` another time.
-    pub(super) fn resend(&mut self, now: Instant, id: usize, psn: Psn, host: &mut H) {
-        self.send_slot(now, id, psn, host);
-    }
-
-    fn send_slot(&mut self, now: Instant, id: usize, psn: Psn, host: &mut H) {
+    /// Sends the packet of `psn`, for the first time or again.
+    pub(super) fn send_slot(&mut self, now: Instant, id: usize, psn: Psn, host: &mut H) {
         let mut common = self.common(Kind::Void, u8::try_from(id).unwrap_or(0), psn.get());
         let Some(path) = self.paths.get_mut(id) else {
             return;
@@ -187,11 +181,9 @@ impl<S: Store, H: Host> Connection<S, H> {
             Some(n) => n,
             None => common.emit_alone(&mut buf),
         };
-        let carried = match payload {
-            PayloadSource::None => 0,
-            PayloadSource::Request { len, .. } | PayloadSource::Remote { len, .. } => len,
-        };
-        let bytes = u32::try_from(n).unwrap_or(0).saturating_add(carried);
+        let bytes = u32::try_from(n)
+            .unwrap_or(0)
+            .saturating_add(payload.len());
         path.tx.on_transmit(now, psn, bytes);
         if content == Content::Void && slot.content != Content::Void {
             path.tx.forget(psn);
@@ -307,22 +299,3 @@ fn build<'a, S: Store, H: Host>(
     data.src_qpn = stream.local_qpn;
     Some(data.emit(common, buf))
 }
-
-/// Sending halves of the paths in use.
-struct PathIter<'a, S: Store> {
-    inner: core::iter::Take<core::slice::IterMut<'a, super::Path<S>>>,
-}
-
-impl<'a, S: Store> Iterator for PathIter<'a, S> {
-    type Item = &'a mut super::super::path::TxPath<S>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.inner.next().map(|p| &mut p.tx)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.inner.size_hint()
-    }
-}
-
-impl<S: Store> ExactSizeIterator for PathIter<'_, S> {}

@@ -60,26 +60,6 @@ impl<S: Store, H: Host> Stream<S, H> {
         })
     }
 
-    /// The embedder's handle.
-    pub fn qp(&self) -> &H::Qp {
-        &self.qp
-    }
-
-    /// Gives the handle back.
-    pub fn into_qp(self) -> H::Qp {
-        self.qp
-    }
-
-    /// Local QP number.
-    pub fn local_qpn(&self) -> u32 {
-        self.local_qpn
-    }
-
-    /// Requests pulled and not completed.
-    pub fn requests_outstanding(&self) -> u32 {
-        self.requester.outstanding()
-    }
-
     /// Raises an error once: flushes the pulled requests, stops reception, then tells the embedder.
     pub(super) fn raise(&mut self, error: Option<StreamError>, host: &mut H) {
         let Some(error) = error else { return };

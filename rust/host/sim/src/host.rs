@@ -3,7 +3,7 @@
 //! Embedder of the real engine: messages are lengths only, there are no payload bytes.
 
 use metaroce_engine::engine::{
-    AtomicOp, ConnEvent, Host, Opcode, Payload, PayloadSource, RecvDone, Refusal, RemoteAccess,
+    AtomicOp, ConnEvent, Host, Opcode, Payload, RecvDone, Refusal, RemoteAccess,
     Request, Route, Store, StreamError, Transmit, TxOutcome, WcStatus, WqeId,
 };
 use metaroce_engine::engine::wire::MAX_HEADER;
@@ -123,10 +123,7 @@ impl Host for End {
     }
 
     fn transmit(&mut self, packet: &Transmit<'_, u32, ()>) -> TxOutcome {
-        let carried = match packet.payload {
-            PayloadSource::None => 0,
-            PayloadSource::Request { len, .. } | PayloadSource::Remote { len, .. } => len,
-        };
+        let carried = packet.payload.len();
         let mut head = [0; MAX_HEADER];
         head[..packet.header.len()].copy_from_slice(packet.header);
         self.out.push(Datagram {
