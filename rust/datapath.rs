@@ -17,8 +17,9 @@
 //! that the packets of a path leave in sequence order. Nothing recurses: what
 //! the stack delivers to this machine arrives from its own softirq later.
 //!
-//! After a burst of received packets the connection is called once more, from
-//! a BH work item, to acknowledge and to send ([`conn::Conn`]).
+//! After a burst of received packets the connection is called once more to
+//! acknowledge and to send: at once when a short packet ends a message, else
+//! after some packets or from a BH work item ([`conn::Conn`]).
 //!
 //! Locks, outermost first: `Port.state` (mutex) -> `Conn.live` -> the locks of
 //! `verbs`. The tables of [`shared::Shared`] are leaves.

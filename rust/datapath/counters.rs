@@ -4,17 +4,14 @@
 //!
 //! Names are those of rdma_rxe (drivers/infiniband/sw/rxe/rxe_hw_counters.c) where the meaning is
 //! the same. Figures of a connection live with it while it exists and are added to its port's
-//! when it ends, so nothing ever counts backwards.
+//! when it ends, both under the port's lock, so nothing ever counts backwards.
 
 use super::{
     conn::Conn,
     port::Port,
     shared::Shared, //
 };
-use crate::{
-    sync::Counter,
-    verbs::CounterName, //
-};
+use crate::verbs::CounterName;
 
 /// The names, in the order in which [`read`] reports.
 pub(super) static NAMES: [CounterName; N] = [
@@ -39,82 +36,76 @@ pub(super) static NAMES: [CounterName; N] = [
 ];
 const N: usize = 18;
 
-/// Figures of connections, living or ended.
-#[derive(Default)]
-pub(super) struct ConnTotals {
-    received: Counter,
-    duplicate: Counter,
-    retransmitted: Counter,
-    probes: Counter,
-    naks_sent: Counter,
-    naks_received: Counter,
-    ignored: Counter,
-    malformed: Counter,
+/// Figures of a connection: datagrams received, duplicates, retransmissions, probes, NAKs sent and
+/// received, datagrams ignored, malformed ones.
+pub(super) type ConnFigures = [u64; 8];
+
+/// The figures of a connection now. Any context but hardirq; takes the connection's lock.
+fn figures_of(conn: &Conn) -> ConnFigures {
+    let c = &conn.counters;
+    let kinds = [
+        &c.accepted,
+        &c.duplicate,
+        &c.refused,
+        &c.feedback,
+        &c.control,
+    ];
+    let received = kinds
+        .into_iter()
+        .fold(0, |sum: u64, kind| sum.wrapping_add(kind.get()));
+    let (mut retransmitted, mut probes, mut naks) = (0u64, 0u64, 0u64);
+    conn.for_each_path(|path, _| {
+        retransmitted = retransmitted.wrapping_add(path.stats.retransmitted);
+        probes = probes.wrapping_add(path.stats.probes);
+        naks = naks.wrapping_add(path.stats.refused);
+    });
+    [
+        received,
+        c.duplicate.get(),
+        retransmitted,
+        probes,
+        c.refused.get(),
+        naks,
+        c.ignored.get(),
+        c.malformed.get(),
+    ]
 }
 
-impl ConnTotals {
-    /// Adds the figures of a connection. Not in hardirq; takes the connection's lock.
-    pub(super) fn absorb(&self, conn: &Conn) {
-        let c = &conn.counters;
-        let data = c
-            .accepted
-            .get()
-            .wrapping_add(c.duplicate.get())
-            .wrapping_add(c.refused.get());
-        let others = c.feedback.get().wrapping_add(c.control.get());
-        self.received.add(data.wrapping_add(others));
-        self.duplicate.add(c.duplicate.get());
-        self.naks_sent.add(c.refused.get());
-        self.ignored.add(c.ignored.get());
-        self.malformed.add(c.malformed.get());
-        conn.for_each_path(|path, _| {
-            self.retransmitted.add(u64::from(path.stats.retransmitted));
-            self.probes.add(u64::from(path.stats.probes));
-            self.naks_received.add(u64::from(path.stats.refused));
-        });
-    }
-
-    fn add_to(&self, other: &Self) {
-        other.received.add(self.received.get());
-        other.duplicate.add(self.duplicate.get());
-        other.retransmitted.add(self.retransmitted.get());
-        other.probes.add(self.probes.get());
-        other.naks_sent.add(self.naks_sent.get());
-        other.naks_received.add(self.naks_received.get());
-        other.ignored.add(self.ignored.get());
-        other.malformed.add(self.malformed.get());
+/// Adds the figures of a connection to `sum`.
+pub(super) fn add(sum: &mut ConnFigures, conn: &Conn) {
+    for (sum, figure) in sum.iter_mut().zip(figures_of(conn)) {
+        *sum = sum.wrapping_add(figure);
     }
 }
 
 /// Reports the counters of a port. Process context. What reached no connection is counted for the
 /// whole module, since no device can be named: every port shows it.
 pub(super) fn read(shared: &Shared, port: &Port, set: &mut dyn FnMut(usize, u64)) {
-    let sum = ConnTotals::default();
-    port.ended.add_to(&sum);
-    port.for_each_conn(|conn| sum.absorb(conn));
+    let [received, duplicate, retransmitted, probes, naks_sent, naks_received, ignored, malformed] =
+        port.conn_figures();
     let c = &port.counters;
     let strays = &shared.strays;
-    let values: [&Counter; N] = [
-        &c.sent,
-        &sum.received,
-        &sum.duplicate,
-        &sum.retransmitted,
-        &sum.probes,
-        &sum.naks_sent,
-        &sum.naks_received,
-        &c.send_faults,
-        &c.send_dropped,
-        &c.established,
-        &c.peer_restarts,
-        &c.silences,
-        &c.path_moves,
-        &sum.ignored,
-        &sum.malformed,
-        &strays.malformed,
-        &strays.unknown,
-        &strays.resets,
+    let values: [u64; N] = [
+        c.sent.get(),
+        received,
+        duplicate,
+        retransmitted,
+        probes,
+        naks_sent,
+        naks_received,
+        c.send_faults.get(),
+        c.send_dropped.get(),
+        c.established.get(),
+        c.peer_restarts.get(),
+        c.silences.get(),
+        c.path_moves.get(),
+        ignored,
+        malformed,
+        strays.malformed.get(),
+        strays.unknown.get(),
+        strays.resets.get(),
     ];
-    for (index, value) in values.iter().enumerate() {
-        set(index, value.get());
+    for (index, value) in values.into_iter().enumerate() {
+        set(index, value);
     }
 }

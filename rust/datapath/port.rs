@@ -7,7 +7,10 @@ use super::{
         Conn,
         Engine, //
     },
-    counters::ConnTotals,
+    counters::{
+        self,
+        ConnFigures, //
+    },
     host::ConnHost,
     rx::Rx,
     shared::{
@@ -177,6 +180,8 @@ struct PortState {
     /// `None` once the port is closed.
     sockets: Option<Arc<Sockets>>,
     conns: KVec<Arc<Conn>>,
+    /// Of the connections that have ended.
+    ended: ConnFigures,
     /// Dropped when the port is closed.
     kept: Option<KBox<dyn Send>>,
 }
@@ -192,8 +197,6 @@ pub struct Port {
     /// What was sent, and what happened.
     pub counters: Arc<PortCounters>,
     hints: Arc<Hints>,
-    /// Figures of the connections that have ended.
-    pub(super) ended: ConnTotals,
     /// Serialises creation, use and end of the connections in process context.
     #[pin]
     state: Mutex<PortState>,
@@ -215,11 +218,11 @@ impl Port {
                 source_ports,
                 counters,
                 hints,
-                ended: ConnTotals::default(),
                 state <- new_mutex!(
                     PortState {
                         sockets: Some(sockets),
                         conns: KVec::new(),
+                        ended: ConnFigures::default(),
                         kept: None,
                     },
                     "metaroce port"
@@ -244,8 +247,8 @@ impl Port {
         };
         drop(kept);
         for conn in conns {
+            // Its figures go with it: nobody can ask for them any more.
             shared.remove(&conn);
-            self.ended.absorb(&conn);
             conn.close();
         }
         drop(sockets);
@@ -390,13 +393,23 @@ impl Port {
                 break;
             };
             shared.remove(&conn);
-            self.ended.absorb(&conn);
+            counters::add(&mut state.ended, &conn);
             conn.close();
         }
         for conn in state.conns.iter() {
             again |= conn.idle(now_ns).is_some();
         }
         again
+    }
+
+    /// Figures of all connections, living and ended. Process context.
+    pub(super) fn conn_figures(&self) -> ConnFigures {
+        let state = self.state.lock();
+        let mut sum = state.ended;
+        for conn in state.conns.iter() {
+            counters::add(&mut sum, conn);
+        }
+        sum
     }
 
     /// Calls `f` with each connection. Process context.
