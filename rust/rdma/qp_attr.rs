@@ -26,8 +26,8 @@ pub enum QpState {
 }
 
 impl QpState {
-    /// The state with this number in C.
-    pub(super) fn from_raw(raw: ffi::ib_qp_state) -> Result<Self> {
+    /// The state with this number in C and in user space.
+    pub fn from_raw(raw: u32) -> Result<Self> {
         Ok(match raw {
             ffi::IB_QPS_RESET => Self::Reset,
             ffi::IB_QPS_INIT => Self::Init,

@@ -15,8 +15,8 @@ use super::{
 use crate::{
     abi,
     rdma::{
-        self, access, port_cap, DeviceAttr, DeviceHandle, Mtu, NewDevice, PhysState, PortAttr,
-        PortEvent, PortImmutable, PortState,
+        self, access, port_cap, DeviceAttr, Mtu, NewDevice, PhysState, PortAttr,
+        PortImmutable, PortState,
     },
     sync::{KeyTable, NetDev},
     BoundTransport,
@@ -32,7 +32,6 @@ type Port = <BoundTransport as Transport>::Port;
 /// A device as its objects hold it.
 #[pin_data]
 pub struct Device {
-    handle: Arc<DeviceHandle>,
     guid: [u8; 8],
     /// Its going away unregisters the device, which gives the reference back.
     netdev: ARef<NetDev>,
@@ -56,28 +55,13 @@ impl Device {
         &self.netdev
     }
 
-    /// Node GUID in network order.
-    pub fn guid(&self) -> [u8; 8] {
-        self.guid
-    }
-
-    /// A QP by its number. Any context.
-    pub fn qp(&self, qpn: u32) -> Option<Arc<Qp>> {
-        self.qps.get(qpn)
-    }
-
-    /// Calls `f` for each QP, under a table lock.
-    pub fn for_each_qp(&self, mut f: impl FnMut(&Arc<Qp>)) {
-        self.qps.for_each(|_, qp| f(qp));
-    }
-
     /// Moves every QP to the error state, so that applications see their work requests flushed.
     /// Process context.
     fn fail_all(&self) {
         let mut qps = KVec::new();
         // Collected first: failing takes locks that must not nest in the table's. A QP for which
         // there is no memory is destroyed by the core without flushes.
-        self.for_each_qp(|qp| {
+        self.qps.for_each(|_, qp| {
             let _ = qps.push(qp.clone(), GFP_ATOMIC);
         });
         for qp in qps {
@@ -85,24 +69,9 @@ impl Device {
         }
     }
 
-    /// Number of registered memory regions.
-    pub fn mr_count(&self) -> usize {
-        self.mrs.len()
-    }
-
     /// A region by its key. Any context.
     pub(super) fn mr(&self, key: u32) -> Option<Arc<Mr>> {
         self.mrs.get(key)
-    }
-
-    /// The port became usable or unusable. Any context.
-    pub fn port_changed(&self, active: bool) {
-        let event = if active {
-            PortEvent::Active
-        } else {
-            PortEvent::Error
-        };
-        self.handle.event(event, 1);
     }
 }
 
@@ -118,7 +87,6 @@ impl DeviceData {
         let for_device = port.clone();
         let dev = Arc::pin_init(
             pin_init!(Device {
-                handle: new.handle().clone(),
                 guid: new.guid(),
                 netdev: netdev.into(),
                 port: for_device,

@@ -142,16 +142,6 @@ fn wc_status(status: WcStatus) -> u32 {
     .as_raw()
 }
 
-const STATES: [QpState; 7] = [
-    QpState::Reset,
-    QpState::Init,
-    QpState::Rtr,
-    QpState::Rts,
-    QpState::Sqd,
-    QpState::Sqe,
-    QpState::Err,
-];
-
 impl Qp {
     pub(super) fn new(qpn: u32, parts: QpParts) -> Result<Arc<Self>> {
         Arc::pin_init(
@@ -199,11 +189,7 @@ impl Qp {
 
     /// State now; softirq may move it to ERR at any time.
     pub fn state(&self) -> QpState {
-        let raw = self.state.load(Acquire);
-        STATES
-            .into_iter()
-            .find(|s| s.as_raw() == raw)
-            .unwrap_or(QpState::Err)
+        QpState::from_raw(self.state.load(Acquire)).unwrap_or(QpState::Err)
     }
 
     /// Sizes.

@@ -12,7 +12,7 @@ use super::{
     limits,
     ring::Ring,
     send_queue::{filled, product},
-    sge::{walk, BoundSge},
+    sge::{load, walk, BoundSge},
 };
 use crate::{abi, engine::Refusal, sync::PageSlice};
 use kernel::prelude::*;
@@ -56,14 +56,8 @@ pub(super) fn load_recv(
     let wqe: abi::RecvWqe = ring.read(index, 0).ok_or((0, Mismatch::Broken))?;
     let broken = (wqe.wr_id, Mismatch::Broken);
     let list = list.get_mut(..wqe.num_sge as usize).ok_or(broken)?;
-    let mut total: u64 = 0;
-    let mut offset = core::mem::size_of::<abi::RecvWqe>();
-    for bound in list {
-        let sge: abi::Sge = ring.read(index, offset).ok_or(broken)?;
-        *bound = BoundSge::bind(dev, pd, &sge, true).ok_or(broken)?;
-        total = total.saturating_add(u64::from(sge.length));
-        offset = offset.saturating_add(core::mem::size_of::<abi::Sge>());
-    }
+    let offset = core::mem::size_of::<abi::RecvWqe>();
+    let total = load(dev, pd, ring, index, offset, list, true).map_err(|_| broken)?;
     let total = total.min(u64::from(limits::MAX_MSG_SIZE));
     Ok((wqe.wr_id, wqe.num_sge, total))
 }

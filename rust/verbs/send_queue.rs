@@ -21,7 +21,7 @@ use super::{
     dev::Device,
     limits,
     ring::Ring,
-    sge::{walk, BoundSge},
+    sge::{load, walk, BoundSge, ListError},
 };
 use crate::{
     abi,
@@ -335,14 +335,12 @@ impl SendQueue {
             .sges
             .get_mut(from..from.saturating_add(num_sge as usize))
             .ok_or(WcStatus::LocQpOpErr)?;
-        let mut total: u64 = 0;
-        let mut offset = core::mem::size_of::<abi::SendWqe>();
-        for bound in list {
-            let sge: abi::Sge = ring.read(index, offset).ok_or(WcStatus::LocQpOpErr)?;
-            *bound = BoundSge::bind(cx.dev, cx.pd, &sge, write).ok_or(WcStatus::LocProtErr)?;
-            total = total.saturating_add(u64::from(sge.length));
-            offset = offset.saturating_add(core::mem::size_of::<abi::Sge>());
-        }
+        let offset = core::mem::size_of::<abi::SendWqe>();
+        let total =
+            load(cx.dev, cx.pd, ring, index, offset, list, write).map_err(|why| match why {
+                ListError::Malformed => WcStatus::LocQpOpErr,
+                ListError::Protection => WcStatus::LocProtErr,
+            })?;
         self.slots.get_mut(at).ok_or(WcStatus::LocQpOpErr)?.num_sge = num_sge;
         if total > u64::from(limits::MAX_MSG_SIZE) {
             return Err(WcStatus::LocLenErr);

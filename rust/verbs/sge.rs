@@ -2,7 +2,7 @@
 
 //! Scatter/gather lists, checked and tied to their memory regions.
 
-use super::{dev::Device, mr::Mr};
+use super::{dev::Device, mr::Mr, ring::Ring};
 use crate::{abi, engine::Refusal, sync::PageSlice};
 use kernel::{prelude::*, sync::Arc};
 
@@ -37,6 +37,35 @@ impl BoundSge {
             len: sge.length,
         })
     }
+}
+
+/// Why a list in a ring cannot be used.
+pub(super) enum ListError {
+    /// It does not lie in its slot.
+    Malformed,
+    /// [`BoundSge::bind`] refused an element.
+    Protection,
+}
+
+/// Reads the elements from `offset` of slot `index`, one for each of `list`, and binds them. Each is
+/// copied once. Returns the number of bytes they describe.
+pub(super) fn load(
+    dev: &Device,
+    pd: u32,
+    ring: &Ring,
+    index: u32,
+    mut offset: usize,
+    list: &mut [BoundSge],
+    write: bool,
+) -> Result<u64, ListError> {
+    let mut total: u64 = 0;
+    for bound in list {
+        let sge: abi::Sge = ring.read(index, offset).ok_or(ListError::Malformed)?;
+        *bound = BoundSge::bind(dev, pd, &sge, write).ok_or(ListError::Protection)?;
+        total = total.saturating_add(u64::from(sge.length));
+        offset = offset.saturating_add(core::mem::size_of::<abi::Sge>());
+    }
+    Ok(total)
 }
 
 /// Lends the parts of pages behind bytes `offset..offset + len` of the message that `list`
