@@ -44,7 +44,7 @@ engine-test: ## the transport engine's tests, with cargo
 	@qemu/engine-test.sh
 
 sim: ## network simulations: tables, and plots under out/sim
-	@cargo run --release --manifest-path rust/host/Cargo.toml -p metaroce-sim -- all --out out/sim
+	@qemu/cargo.sh run --release -p metaroce-sim -- all --out out/sim
 
 lint: ## shell, C and Rust checks
 	@qemu/lint.sh

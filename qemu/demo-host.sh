@@ -3,13 +3,8 @@
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 "$QEMU_DIR/setup.sh"
-build_module() { "$QEMU_DIR/build.sh" module; }
-build_provider() { "$QEMU_DIR/build.sh" provider; }
 STEP_OF=2
-if [[ ${DRIVER:-metaroce} == metaroce ]]; then
-	step module always build_module "building the kernel module"
-	step provider always build_provider "building the provider"
-fi
+build_steps
 say "booting the guest (logs and captures: $OUT)"
 if "$QEMU_DIR/run.sh" --quiet --timeout 180 --script "$QEMU_DIR/demo.sh"; then
 	say ""

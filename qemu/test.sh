@@ -22,12 +22,7 @@ if [[ -f $TREE/rust/host/Cargo.toml ]]; then
 	fi
 fi
 
-build_module() { "$QEMU_DIR/build.sh" module; }
-build_provider() { "$QEMU_DIR/build.sh" provider; }
-if [[ ${DRIVER:-metaroce} == metaroce ]]; then
-	step module always build_module "building the kernel module"
-	step provider always build_provider "building the provider"
-fi
+build_steps
 
 rm -rf "$OUT/results.json"
 rc=0
