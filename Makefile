@@ -11,6 +11,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 	@echo 'Selftests: $(TESTS)'
 	@echo 'Variables: DRIVER=metaroce|rxe, KDIR=prepared kernel tree of your own, METAROCE_CACHE=DIR,'
+	@echo '           METAROCE_BUILD=DIR (build results), METAROCE_OUT=DIR (test results),'
 	@echo '           METAROCE_MIRROR=URL, DESTDIR=DIR, RUN_ARGS="options of qemu/run.py"'
 
 demo: ## prepares everything, boots a guest and shows the device at work

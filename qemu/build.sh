@@ -6,12 +6,12 @@
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 what=${1:?Usage: qemu/build.sh module|provider}
-mkdir -p "$CACHE/build" "$CACHE/logs"
-exec 8>"$CACHE/build/lock"
+mkdir -p "$BUILD" "$CACHE/logs"
+exec 8>"$BUILD/lock"
 flock -n 8 || { say "waiting for another build"; flock 8; }
 
 build_module() {
-	local dest=${METAROCE_BUILD:-$CACHE/build/module} args=()
+	local dest=$BUILD/module args=()
 	mkdir -p "$dest"
 	if [[ -n ${KDIR:-} ]]; then
 		[[ -f $KDIR/Module.symvers && -f $KDIR/.config ]] ||
@@ -33,7 +33,7 @@ build_module() {
 }
 
 build_provider() {
-	local src=$TREE/rdma-core-provider rc=$CACHE/rdma-core dest=$CACHE/build/provider
+	local src=$TREE/rdma-core-provider rc=$CACHE/rdma-core dest=$BUILD/provider
 	local suffix have hash files
 	[[ -e $CACHE/rdma-core.ready ]] || die "The source of rdma-core is not there yet; run 'make setup' first."
 	compgen -G "$src/*.c" >/dev/null || die "There is no provider source in rdma-core-provider/."

@@ -10,7 +10,7 @@ need_root
 root=${METAROCE_ROOT:-$BUILDROOT}
 [[ -x $root/bin/bash ]] || die "There is no build chroot at $root yet; run 'make setup' first."
 
-export root TREE CACHE cwd=$PWD
+export root TREE CACHE BUILD cwd=$PWD
 exec unshare --mount --propagation private /bin/bash -c '
 	set -eu
 	mount --rbind /proc "$root/proc"
@@ -22,7 +22,7 @@ exec unshare --mount --propagation private /bin/bash -c '
 		cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 	fi
 	IFS=:
-	for dir in /tmp "$TREE" "$CACHE" "$cwd" ${METAROCE_BIND-}; do
+	for dir in /tmp "$TREE" "$CACHE" "$BUILD" "$cwd" ${METAROCE_BIND-}; do
 		[ -d "$dir" ] || continue
 		[ "$dir" != / ] || continue
 		mkdir -p "$root$dir"

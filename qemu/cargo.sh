@@ -8,7 +8,7 @@ command=${1:?Usage: qemu/cargo.sh COMMAND [ARGS...]}
 shift
 manifest=$TREE/rust/host/Cargo.toml
 [[ -f $manifest ]] || die "There is no engine workspace at $manifest."
-export CARGO_TARGET_DIR=$CACHE/cargo-target
+export CARGO_TARGET_DIR=$BUILD/cargo
 mkdir -p "$CARGO_TARGET_DIR"
 new_enough() {
 	local version
@@ -20,6 +20,6 @@ cargo=(cargo)
 if ! new_enough; then
 	say "using the build chroot's cargo: this machine has none of version 1.85 or newer"
 	cargo=("$QEMU_DIR/buildroot.sh" cargo)
-	CARGO_TARGET_DIR=$CACHE/cargo-target-chroot
+	CARGO_TARGET_DIR=$BUILD/cargo-chroot
 fi
 exec "${cargo[@]}" "$command" --manifest-path "$manifest" "$@"

@@ -4,7 +4,7 @@
 
 case ${1:-} in
 build)
-	rm -rf "$CACHE/build" "$CACHE/cargo-target" "$CACHE/cargo-target-chroot" "$CACHE/run" "$TREE/out"
+	rm -rf "$BUILD"/{module,provider,provider.new,provider.old,cargo,cargo-chroot,lock} "$CACHE/run" "$TREE/out"
 	;;
 all)
 	[[ -d $CACHE ]] || exit 0

@@ -7,6 +7,7 @@ QEMU_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 TREE=$(dirname "$QEMU_DIR")
 CACHE=${METAROCE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/metaroce}
 OUT=${METAROCE_OUT:-$TREE/out}
+BUILD=${METAROCE_BUILD:-$CACHE/build}
 BUILDROOT=$CACHE/buildroot
 KSRC=$CACHE/linux
 export METAROCE_CACHE=$CACHE

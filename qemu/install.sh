@@ -5,8 +5,8 @@
 
 dest=${DESTDIR:-}
 release=${KVER:-$(uname -r)}
-module=${METAROCE_BUILD:-$CACHE/build/module}/metaroce.ko
-provider=$CACHE/build/provider
+module=$BUILD/module/metaroce.ko
+provider=$BUILD/provider
 [[ -n $dest ]] || need_root
 [[ -f $module ]] || die "The module is not built; run 'make modules' first."
 compgen -G "$provider/*.so" >/dev/null || die "The provider is not built; run 'make provider' first."

@@ -30,7 +30,7 @@ if ((${#rust[@]})); then
 	check rustfmt in_buildroot rustfmt --check -l --color never --edition 2021 --config-path "$KSRC/.rustfmt.toml" "${rust[@]}"
 fi
 if [[ -f rust/host/Cargo.toml ]] && cargo clippy --version >/dev/null 2>&1; then
-	CARGO_TARGET_DIR=$CACHE/cargo-target check clippy cargo clippy --quiet \
+	CARGO_TARGET_DIR=$BUILD/cargo check clippy cargo clippy --quiet \
 		--manifest-path rust/host/Cargo.toml --workspace -- -D warnings
 fi
 ((${#bad[@]} == 0)) || die "These checks failed: ${bad[*]}."

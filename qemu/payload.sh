@@ -7,8 +7,8 @@
 
 tarfile=${1:?}
 shift
-module=${METAROCE_MODULE:-$CACHE/build/module/metaroce.ko}
-provider=${METAROCE_PROVIDER:-$CACHE/build/provider}
+module=${METAROCE_MODULE:-$BUILD/module/metaroce.ko}
+provider=${METAROCE_PROVIDER:-$BUILD/provider}
 work=$(mktemp -d "$CACHE/payload.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 kver=$(kver)
