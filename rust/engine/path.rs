@@ -377,6 +377,10 @@ impl<S: Store> TxPath<S> {
                 acked(&slot);
             }
         }
+        // An honest peer never says so, but all from here on may have been acknowledged one by one.
+        while self.una != self.next && !self.pending.get(self.una.get()) {
+            self.una = self.una.next();
+        }
         let received = ack.received.wrapping_sub(self.peer_received);
         let ce = ack.ce.wrapping_sub(self.peer_ce);
         let dups = ack.dups.wrapping_sub(self.peer_dups);

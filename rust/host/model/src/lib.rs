@@ -3,6 +3,10 @@
 //! A small deterministic world for the engine: nodes with memory and queues, and a network that
 //! delays, drops, duplicates and reorders. Everything follows from one seed.
 
+mod workload;
+
+pub use workload::{Op, Workload, REGION};
+
 use metaroce_engine::engine::{
     api::*, seq::Msn, wire, Connection, Instant, Span, Stream, StreamId, StreamTable,
 };
@@ -101,8 +105,15 @@ pub struct TestHost {
     pub transmits: u64,
 }
 
+impl Default for TestHost {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl TestHost {
-    fn new() -> Self {
+    /// Without QPs, with 4 MiB of memory.
+    pub fn new() -> Self {
         Self {
             qps: HashMap::new(),
             memory: vec![0; 4 << 20],
@@ -301,6 +312,33 @@ pub struct Net {
     pub black: Vec<u8>,
 }
 
+/// What becomes of one datagram, where [`World::fates`] says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It arrives.
+    Deliver,
+    /// It arrives with Congestion Experienced.
+    Mark,
+    /// It is lost.
+    Drop,
+    /// It arrives so many ns late.
+    Delay(u64),
+    /// It arrives, and a second time so many ns later.
+    Copy(u64),
+    /// It arrives, and so does once more the one sent so many datagrams ago.
+    Replay(u8),
+    /// It arrives, and so does a copy with this byte changed and a connection id or tag that is not right.
+    Forge {
+        /// Which byte.
+        at: u8,
+        /// What is done to it.
+        xor: u8,
+    },
+}
+
+/// Datagrams that can be replayed.
+const HISTORY: usize = 256;
+
 impl Default for Net {
     fn default() -> Self {
         Self {
@@ -332,8 +370,11 @@ pub struct World {
     pub net: Net,
     pub nodes: Vec<Node>,
     peers: Vec<usize>,
-    wire: BTreeMap<(u64, u64), (usize, Vec<u8>)>,
+    wire: BTreeMap<(u64, u64), (usize, Vec<u8>, bool)>,
     serial: u64,
+    /// What becomes of the next datagrams; after them the network is as [`Self::net`] says.
+    pub fates: VecDeque<Fate>,
+    history: VecDeque<(usize, Vec<u8>)>,
     /// When a route's last datagram leaves it: routes are FIFO.
     free_at: HashMap<(usize, Route), u64>,
     pub delivered: u64,
@@ -366,6 +407,8 @@ impl World {
             peers: if loopback { vec![0] } else { vec![1, 0] },
             wire: BTreeMap::new(),
             serial: 0,
+            fates: VecDeque::new(),
+            history: VecDeque::new(),
             free_at: HashMap::new(),
             delivered: 0,
             config,
@@ -487,6 +530,10 @@ impl World {
         let out = std::mem::take(&mut self.nodes[i].host.out);
         let to = self.peers[i];
         for (route, bytes, _) in out {
+            if let Some(fate) = self.fates.pop_front() {
+                self.meet(fate, i, to, route, bytes);
+                continue;
+            }
             if self.net.black.contains(&route.port_slot) || self.rng.chance(self.net.loss_ppm) {
                 continue;
             }
@@ -501,7 +548,8 @@ impl World {
                     at += self.rng.below(self.net.reorder_ns);
                 }
                 self.serial += 1;
-                self.wire.insert((at, self.serial), (to, bytes.clone()));
+                self.wire
+                    .insert((at, self.serial), (to, bytes.clone(), false));
             }
             if self.rng.chance(self.net.garbage_ppm) {
                 let mut bad = bytes.clone();
@@ -517,18 +565,68 @@ impl World {
                     bad.truncate(self.rng.below(bad.len() as u64 + 1) as usize);
                 }
                 self.serial += 1;
-                self.wire.insert((base, self.serial), (to, bad));
+                self.wire.insert((base, self.serial), (to, bad, false));
             }
+        }
+    }
+
+    /// Puts one datagram on the wire as its fate demands.
+    fn meet(&mut self, fate: Fate, from: usize, to: usize, route: Route, bytes: Vec<u8>) {
+        let cost = bytes.len() as u64 * self.net.milli_ns_per_byte / 1000;
+        let free = self.free_at.entry((from, route)).or_insert(0);
+        *free = (*free).max(self.now) + cost;
+        let base = *free + self.net.base + self.net.step * u64::from(route.port_slot);
+        let mut put = |at: u64, to: usize, bytes: Vec<u8>, ce: bool| {
+            self.serial += 1;
+            self.wire.insert((at, self.serial), (to, bytes, ce));
+        };
+        match fate {
+            Fate::Drop => {}
+            Fate::Deliver => put(base, to, bytes.clone(), false),
+            Fate::Mark => put(base, to, bytes.clone(), true),
+            Fate::Delay(ns) => put(base + ns, to, bytes.clone(), false),
+            Fate::Copy(ns) => {
+                put(base, to, bytes.clone(), false);
+                put(base + ns, to, bytes.clone(), false);
+            }
+            Fate::Replay(back) => {
+                put(base, to, bytes.clone(), false);
+                let at = self.history.len().checked_sub(usize::from(back) + 1);
+                if let Some((to, old)) = at.and_then(|at| self.history.get(at)) {
+                    put(base, *to, old.clone(), false);
+                }
+            }
+            Fate::Forge { at, xor } => {
+                put(base, to, bytes.clone(), false);
+                let mut bad = bytes.clone();
+                let n = bad.len();
+                if let Some(byte) = bad.get_mut(usize::from(at) % n.max(1)) {
+                    *byte ^= xor;
+                }
+                if let Some(byte) = bad.get_mut(if xor & 1 == 0 { 4 } else { 8 }) {
+                    *byte ^= 0x55;
+                }
+                put(base, to, bad, false);
+            }
+        }
+        self.history.push_back((to, bytes));
+        if self.history.len() > HISTORY {
+            self.history.pop_front();
         }
     }
 
     /// Hands a datagram to a node.
     pub fn deliver(&mut self, to: usize, bytes: Vec<u8>) -> Handled {
+        self.deliver_marked(to, bytes, false)
+    }
+
+    /// Hands a datagram to a node, with or without Congestion Experienced.
+    pub fn deliver_marked(&mut self, to: usize, bytes: Vec<u8>, ce: bool) -> Handled {
         let now = self.instant();
         let n = &mut self.nodes[to];
         let meta = RxMeta {
             len: bytes.len() as u32,
-            ce: false,
+            ce,
             plane: 0,
         };
         let head = bytes[..bytes.len().min(wire::MAX_HEADER)].to_vec();
@@ -572,8 +670,8 @@ impl World {
         self.now = self.now.max(at);
         if wire_at.is_some_and(|w| w <= self.now) {
             // A burst: all that is due for the same node.
-            let (_, (to, first)) = self.wire.pop_first().unwrap();
-            self.deliver(to, first);
+            let (_, (to, first, ce)) = self.wire.pop_first().unwrap();
+            self.deliver_marked(to, first, ce);
             self.delivered += 1;
             for _ in 0..63 {
                 let due = self
@@ -583,8 +681,8 @@ impl World {
                 if !due {
                     break;
                 }
-                let (_, (_, bytes)) = self.wire.pop_first().unwrap();
-                self.deliver(to, bytes);
+                let (_, (_, bytes, ce)) = self.wire.pop_first().unwrap();
+                self.deliver_marked(to, bytes, ce);
                 self.delivered += 1;
             }
             let now = self.instant();
