@@ -5,7 +5,7 @@
 .DEFAULT_GOAL := help
 TESTS := $(filter-out lib run,$(basename $(notdir $(wildcard selftests/*.sh))))
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo test setup modules provider install selftest selftests engine-test fuzz sim lint shell clean distclean
+.PHONY: help demo test setup modules provider install selftest selftests pyverbs engine-test fuzz sim lint shell clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -40,6 +40,9 @@ selftest: ## one selftest in a guest: make selftest T=pingpong [DRIVER=rxe]
 
 selftests: ## all selftests in a guest
 	@selftests/run.sh $(RUN_ARGS)
+
+pyverbs: ## rdma-core's own tests over metaroce and rxe, with a table [LOSS=per cent]
+	@qemu/pyverbs.sh
 
 engine-test: ## the transport engine's tests, with cargo
 	@qemu/engine-test.sh

@@ -2,7 +2,8 @@
 # Packs what changes often (module, provider, tests, guest scripts) into a tar
 # file that the guest reads as its second disk.
 # Usage: qemu/payload.sh TARFILE [EXEC-SCRIPT...]
-# METAROCE_MODULE and METAROCE_PROVIDER name other build results than ours.
+# METAROCE_MODULE and METAROCE_PROVIDER name other build results than ours;
+# METAROCE_EXTRA=FILE[:FILE...] puts further files or directories into extra/.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 tarfile=${1:?}
@@ -19,6 +20,11 @@ chmod +x "$work/qemu/guest-init.sh"
 cp -a "$TREE/selftests/." "$work/selftests/"
 cp "$KSRC/tools/testing/selftests/kselftest/ktap_helpers.sh" "$work/selftests/"
 for file; do cp "$file" "$work/exec/$(basename "$file")"; done
+if [[ -n ${METAROCE_EXTRA:-} ]]; then
+	mkdir "$work/extra"
+	IFS=: read -r -a extra <<<"$METAROCE_EXTRA"
+	cp -a "${extra[@]}" "$work/extra/"
+fi
 {
 	printf 'export DRIVER=%q METAROCE_PORT=%q\n' "${DRIVER:-metaroce}" "${METAROCE_PORT:-4794}"
 	[[ -z ${METAROCE_ENV:-} ]] || printf 'export %s\n' "$METAROCE_ENV"
