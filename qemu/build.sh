@@ -1,11 +1,12 @@
 #!/bin/bash
-# Builds the kernel module or the user-space provider, outside the tree.
-# Usage: qemu/build.sh module|provider
+# Builds the kernel module or the user-space provider, outside the tree; and
+# siw, which the stock kernel lacks, for comparison ('make bench').
+# Usage: qemu/build.sh module|provider|siw
 # KDIR=DIR builds the module natively against a prepared kernel tree of your
 # own instead of in the chroot; KVER=RELEASE then names its release.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-what=${1:?Usage: qemu/build.sh module|provider}
+what=${1:?Usage: qemu/build.sh module|provider|siw}
 mkdir -p "$BUILD" "$CACHE/logs"
 exec 8>"$BUILD/lock"
 flock -n 8 || { say "waiting for another build"; flock 8; }
@@ -69,8 +70,25 @@ build_provider() {
 	say "provider: $dest/libmetaroce-rdmav$suffix.so"
 }
 
+build_siw() {
+	local dest=$BUILD/siw dir=drivers/infiniband/sw/siw
+	[[ -e $CACHE/linux.ready ]] || die "There is no prepared kernel source yet; run 'make setup' first."
+	if [[ -f $dest/siw.ko && $dest/siw.ko -nt $CACHE/linux.ready ]]; then
+		say "siw: $dest/siw.ko (up to date)"
+		return
+	fi
+	# A copy: the kernel's own tree stays as it is, and has the options of the stock kernel.
+	rm -rf "$dest" && mkdir -p "$dest"
+	cp "$KSRC/$dir"/{Makefile,*.[ch]} "$dest/"
+	in_buildroot make -j"$(nproc)" -C "$KSRC" M="$dest" CROSS_COMPILE=x86_64-linux-gnu- \
+		KERNELRELEASE="$(kver)" CONFIG_RDMA_SIW=m modules
+	[[ -f $dest/siw.ko ]] || die "The build ended without $dest/siw.ko."
+	say "siw: $dest/siw.ko"
+}
+
 case $what in
 module) build_module ;;
 provider) build_provider ;;
-*) die "Usage: qemu/build.sh module|provider" ;;
+siw) build_siw ;;
+*) die "Usage: qemu/build.sh module|provider|siw" ;;
 esac

@@ -3,7 +3,8 @@
 # file that the guest reads as its second disk.
 # Usage: qemu/payload.sh TARFILE [EXEC-SCRIPT...]
 # METAROCE_MODULE and METAROCE_PROVIDER name other build results than ours;
-# METAROCE_EXTRA=FILE[:FILE...] puts further files or directories into extra/.
+# METAROCE_EXTRA=FILE[:FILE...] puts further files or directories into extra/;
+# METAROCE_MORE_MODULES (files, separated by colons) come along.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 tarfile=${1:?}
@@ -38,7 +39,9 @@ if [[ -f $module ]]; then
 	ln -s "$stock/kernel" "$stage/kernel"
 	cp "$stock"/modules.{builtin,builtin.modinfo,order} "$stage/" 2>/dev/null || true
 	cp "$module" "$stage/updates/metaroce.ko"
-	in_buildroot strip --strip-debug "$stage/updates/metaroce.ko"
+	IFS=: read -r -a more <<<"${METAROCE_MORE_MODULES:-}"
+	[[ ${#more[@]} -eq 0 ]] || cp "${more[@]}" "$stage/updates/"
+	in_buildroot bash -c 'strip --strip-debug "$@"' bash "$stage"/updates/*.ko
 	in_buildroot depmod -b "$work/stage" "$kver" 2>&1 | grep -v 'needs unknown symbol' || true
 	rm "$stage/kernel"
 	mv "$stage" "$work/modules"

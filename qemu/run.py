@@ -85,6 +85,7 @@ class Guest:
                 "-fsdev", f"local,id=out,path={args.out},security_model=none",
                 "-device", "virtio-9p-pci,fsdev=out,mount_tag=out",
                 "-device", "virtio-rng-pci"]
+        cmd += args.qemu_arg
         if args.shell:
             cmd += ["-chardev", "stdio,id=console,signal=off",
                     "-serial", "chardev:console"]
@@ -341,6 +342,7 @@ def main():
     parser.add_argument("--smp", type=int, default=2)
     parser.add_argument("--memory", default="2G")
     parser.add_argument("--icount", action="store_true", help="guest time counted in instructions, one CPU")
+    parser.add_argument("--qemu-arg", action="append", default=[], help="one more argument for QEMU")
     parser.add_argument("--append", default="", help="more for the kernel's command line")
     parser.add_argument("--timeout", type=int, default=120, help="seconds for a test that names none")
     parser.add_argument("--timeout-scale", type=float, default=1.0)

@@ -129,6 +129,33 @@ topo_pair() {
 	wait_for 5 on_a ping -c 1 -W 1 "$IP_B"
 }
 
+# topo_routed [MTU]: A and B, each joined by a veth pair to the router $FABRIC1
+# (interfaces ra and rb there). Adds no RDMA devices.
+topo_routed() {
+	local mtu=${1:-1500} ns
+	IP_A=10.77.1.1 IP_B=10.77.2.1 IP6_A=fd77:1::1 IP6_B=fd77:2::1
+	for ns in "$A" "$B" "$FABRIC1"; do new_netns "$ns" || return 1; done
+	on "$FABRIC1" sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
+	ip link add eth0 netns "$A" mtu "$mtu" type veth peer name ra netns "$FABRIC1" mtu "$mtu" || return 1
+	ip link add eth0 netns "$B" mtu "$mtu" type veth peer name rb netns "$FABRIC1" mtu "$mtu" || return 1
+	on_a ip addr add 10.77.1.1/24 dev eth0
+	on_b ip addr add 10.77.2.1/24 dev eth0
+	on_a ip addr add fd77:1::1/64 dev eth0 nodad
+	on_b ip addr add fd77:2::1/64 dev eth0 nodad
+	on "$FABRIC1" ip addr add 10.77.1.254/24 dev ra
+	on "$FABRIC1" ip addr add 10.77.2.254/24 dev rb
+	on "$FABRIC1" ip addr add fd77:1::fe/64 dev ra nodad
+	on "$FABRIC1" ip addr add fd77:2::fe/64 dev rb nodad
+	for ns in "$A" "$B"; do on "$ns" ip link set eth0 up; done
+	on "$FABRIC1" ip link set ra up
+	on "$FABRIC1" ip link set rb up
+	on_a ip route add default via 10.77.1.254
+	on_b ip route add default via 10.77.2.254
+	on_a ip route add default via fd77:1::fe
+	on_b ip route add default via fd77:2::fe
+	wait_for 5 on_a ping -c 1 -W 1 "$IP_B"
+}
+
 # topo_fabric N [MTU]: hosts A and B, each at a switch; N links between the
 # switches (p1..pN in $FABRIC1 and $FABRIC2), chosen by flow hash over the
 # UDP ports. Impair one link's directions with
