@@ -107,12 +107,13 @@ fn show_conn(conn: &Conn, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
         result = writeln!(
             f,
-            "  path {} plane {} port {} tx {} rtx {} probes {} nak {} moves {} rx {} dup {} seq {} una {} inflight {} cwnd {} srtt_us {} min_rtt_us {} ce_1024 {} tolerance {} unanswered {}",
+            "  path {} plane {} port {} tx {} rtx {} timeouts {} probes {} nak {} moves {} rx {} dup {} seq {} una {} inflight {} cwnd {} srtt_us {} min_rtt_us {} ce_1024 {} tolerance {} unanswered {}",
             p.id,
             p.route.plane,
             udp_port,
             p.stats.sent,
             p.stats.retransmitted,
+            p.stats.timeouts,
             p.stats.probes,
             p.stats.refused,
             p.stats.moves,

@@ -55,7 +55,9 @@ fn figures_of(conn: &Conn) -> ConnFigures {
         .fold(0, |sum: u64, kind| sum.wrapping_add(kind.get()));
     let (mut retransmitted, mut probes, mut naks) = (0u64, 0u64, 0u64);
     conn.for_each_path(|path, _| {
-        retransmitted = retransmitted.wrapping_add(path.stats.retransmitted);
+        retransmitted = retransmitted
+            .wrapping_add(path.stats.retransmitted)
+            .wrapping_add(path.stats.timeouts);
         probes = probes.wrapping_add(path.stats.probes);
         naks = naks.wrapping_add(path.stats.refused);
     });

@@ -24,8 +24,12 @@ use super::wire::Ack;
 pub const WINDOW: u32 = 256;
 /// Reordering tolerance at most, in packets.
 const MAX_TOLERANCE: u32 = 64;
-/// Probes are never further apart than this.
+/// Probes are never further apart than this ...
 const MAX_PTO: Span = Span::from_millis(100);
+/// ... nor, while the path has never answered, than this.
+const MAX_FIRST_PTO: Span = Span::from_millis(20);
+/// Probes whose transmission is remembered.
+const PROBES: usize = 4;
 
 /// What a slot's packet carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,12 +75,30 @@ pub struct PathStats {
     pub sent: u64,
     /// Packets sent again because of a gap.
     pub retransmitted: u64,
-    /// Probes after silence.
+    /// Packets sent again because nothing was heard.
+    pub timeouts: u64,
+    /// Probes without content.
     pub probes: u64,
     /// NAKs received.
     pub refused: u64,
     /// Changes of route.
     pub moves: u32,
+}
+
+/// What to send when a probe time-out has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// A PROBE: costs little if the answer is merely late.
+    Probe,
+    /// The oldest packet.
+    Resend,
+}
+
+/// One transmission of a PROBE.
+#[derive(Clone, Copy, Debug, Default)]
+struct ProbeSent {
+    order: TxOrder,
+    at: Instant,
 }
 
 /// Sending half.
@@ -101,6 +123,9 @@ pub struct TxPath<S: Store> {
     pto_at: Option<Instant>,
     backoff: u8,
     probe_since: Instant,
+    probe_serial: u32,
+    probes_sent: [ProbeSent; PROBES],
+    excused: bool,
     /// Round-trip estimator.
     pub rtt: Rtt,
     /// Window.
@@ -136,6 +161,9 @@ impl<S: Store> TxPath<S> {
             pto_at: None,
             backoff: 0,
             probe_since: Instant::default(),
+            probe_serial: 0,
+            probes_sent: [ProbeSent::default(); PROBES],
+            excused: false,
             rtt: Rtt::default(),
             cc,
             route,
@@ -167,6 +195,7 @@ impl<S: Store> TxPath<S> {
         self.limited = false;
         self.pto_at = None;
         self.backoff = 0;
+        self.excused = false;
         self.cc = cc;
     }
 
@@ -275,10 +304,15 @@ impl<S: Store> TxPath<S> {
 
     fn arm(&mut self, now: Instant) {
         // Doubled every second time: at high loss several single probes in a row get lost.
+        let most = if self.rtt.is_proven() {
+            MAX_PTO
+        } else {
+            MAX_FIRST_PTO
+        };
         let wait = self
             .rtt
             .probe_timeout()
-            .backed_off(self.backoff / 2, MAX_PTO);
+            .backed_off(self.backoff.saturating_sub(1) / 2, most);
         self.pto_at = Some(now.after(wait));
     }
 
@@ -316,6 +350,26 @@ impl<S: Store> TxPath<S> {
         Some(slot)
     }
 
+    /// The transmission of a PROBE that has arrived, if it is remembered.
+    fn note_probe(&mut self, now: Instant, serial: u32, delay: Span) -> bool {
+        let age = self.probe_serial.wrapping_sub(serial);
+        if age >= PROBES as u32 || serial == 0 {
+            return false;
+        }
+        let Some(sent) = self.probes_sent.get(serial as usize % PROBES).copied() else {
+            return false;
+        };
+        let rtt = now
+            .since(sent.at)
+            .as_nanos()
+            .saturating_sub(delay.as_nanos());
+        self.rtt.sample(now, Span::from_nanos(rtt));
+        if !sent.order.precedes(self.epoch_base) && self.arrived.precedes(sent.order) {
+            self.arrived = sent.order;
+        }
+        true
+    }
+
     /// Position of a transmission that has arrived, if it can be told.
     fn note_arrival(&mut self, now: Instant, seq: Psn, tx: u8, delay: Span) -> bool {
         if seq.distance(self.una) >= self.next.distance(self.una) || !self.pending.get(seq.get()) {
@@ -339,12 +393,13 @@ impl<S: Store> TxPath<S> {
     }
 
     /// Handles an acknowledgement up to `cum`; hands each newly acknowledged slot to `acked`. False if
-    /// the acknowledgement makes no sense.
+    /// the acknowledgement makes no sense. `probed`: it answers a PROBE.
     pub fn on_ack(
         &mut self,
         now: Instant,
         cum: Psn,
         ack: &Ack,
+        probed: bool,
         mut acked: impl FnMut(&TxSlot),
     ) -> bool {
         let span = self.next.distance(self.una);
@@ -352,12 +407,13 @@ impl<S: Store> TxPath<S> {
         if !stale && cum.distance(self.una) > span {
             return false;
         }
-        self.note_arrival(
-            now,
-            Psn::new(ack.echo_seq),
-            ack.echo_tx,
-            Span::from_micros(u64::from(ack.delay_us)),
-        );
+        let delay = Span::from_micros(u64::from(ack.delay_us));
+        let probed = if probed {
+            self.note_probe(now, ack.echo_seq, delay)
+        } else {
+            self.note_arrival(now, Psn::new(ack.echo_seq), ack.echo_tx, delay);
+            false
+        };
         if stale {
             return true;
         }
@@ -402,11 +458,12 @@ impl<S: Store> TxPath<S> {
                 self.gap_repairs = 0;
             }
         }
-        if bytes > 0 || (forward && received > 0) {
+        if bytes > 0 || probed || (forward && received > 0) {
             self.backoff = 0;
+            self.excused = false;
         }
-        if holes || ack.echo_tx != 1 {
-            self.find_losses();
+        if holes || probed || ack.echo_tx != 1 {
+            self.find_losses(now, probed);
         }
         let (received, ce) = if forward { (received, ce) } else { (0, 0) };
         self.cc
@@ -424,18 +481,23 @@ impl<S: Store> TxPath<S> {
         }
     }
 
-    fn find_losses(&mut self) {
+    /// Declares lost what was sent before something that has arrived. A PROBE left so late that
+    /// reordering is no explanation, and it also tells of packets sent over an earlier route.
+    fn find_losses(&mut self, now: Instant, probed: bool) {
         let mut rest = self.pending.without(&self.lost);
         let mut any = false;
+        let tolerance = if probed { 0 } else { self.tolerance };
+        let patience = self.rtt.patience();
         while let Some(pos) = rest.pop() {
             let Some(slot) = self.slot(Psn::new(pos)) else {
                 continue;
             };
             let order = slot.order;
-            if order.precedes(self.arrived)
+            let overdue = probed && now.since(slot.sent_at) >= patience;
+            let overtaken = order.precedes(self.arrived)
                 && !order.precedes(self.epoch_base)
-                && self.arrived.distance(order) > self.tolerance
-            {
+                && self.arrived.distance(order) > tolerance;
+            if overtaken || overdue {
                 let back = pos.wrapping_sub(self.una.get()) & 255;
                 self.mark_lost(self.una.plus(back));
                 self.gap_repairs = self.gap_repairs.saturating_add(1);
@@ -461,7 +523,7 @@ impl<S: Store> TxPath<S> {
         slot.len = 0;
         self.stats.refused = self.stats.refused.wrapping_add(1);
         self.mark_lost(psn);
-        self.find_losses();
+        self.find_losses(now, false);
         self.arm(now);
         Some(old)
     }
@@ -493,31 +555,69 @@ impl<S: Store> TxPath<S> {
         !self.lost.is_empty()
     }
 
-    /// Whether the probe time-out has come; books it. To be followed by [`Self::probe`].
-    pub fn on_timeout(&mut self, now: Instant) -> bool {
-        if self.pto_at.is_none_or(|at| at > now) {
-            return false;
-        }
+    /// Whether the probe time-out has come, and what to send then; books it. To be followed by
+    /// [`Self::probe`] or [`Self::resend`].
+    pub fn on_timeout(&mut self, now: Instant) -> Option<Due> {
+        let at = self.pto_at.filter(|at| *at <= now)?;
         if self.pending.is_empty() {
             self.pto_at = None;
-            return false;
+            return None;
+        }
+        if now.since(at) >= self.rtt.probe_timeout() && !self.excused {
+            // So late: this machine, or its virtual CPU, stood still, and the answer may be waiting.
+            self.excused = true;
+            self.arm(now);
+            return None;
         }
         if self.backoff == 0 {
             self.probe_since = now;
         }
         self.backoff = self.backoff.saturating_add(1);
+        if self.backoff == 1 || !self.is_overdue(now) {
+            return Some(Due::Probe);
+        }
         if self.backoff == 3 {
             self.cc.on_silence();
         }
-        self.stats.probes = self.stats.probes.wrapping_add(1);
-        true
+        Some(Due::Resend)
     }
 
-    /// The packet to probe with: the oldest. The caller sends it.
-    pub fn probe(&mut self) -> Option<Psn> {
+    /// Whether the silence is longer than a first answer may take.
+    fn is_overdue(&self, now: Instant) -> bool {
+        self.rtt.is_proven() || now.since(self.probe_since) >= self.rtt.patience()
+    }
+
+    /// Probes that should have been answered.
+    pub fn overdue(&self, now: Instant) -> u8 {
+        if self.is_overdue(now) {
+            self.backoff
+        } else {
+            0
+        }
+    }
+
+    /// Books a PROBE; its number. The caller sends it.
+    pub fn probe(&mut self, now: Instant) -> u32 {
+        let order = self.order;
+        self.order = order.next();
+        self.probe_serial = self.probe_serial.wrapping_add(1).max(1);
+        if let Some(place) = self
+            .probes_sent
+            .get_mut(self.probe_serial as usize % PROBES)
+        {
+            *place = ProbeSent { order, at: now };
+        }
+        self.stats.probes = self.stats.probes.wrapping_add(1);
+        self.arm(now);
+        self.probe_serial
+    }
+
+    /// The packet to send again after silence: the oldest. The caller sends it.
+    pub fn resend(&mut self) -> Option<Psn> {
         let psn = self.una.plus(self.pending.first_from(self.una.get())?);
         self.mark_lost(psn);
         self.lost.clear(psn.get());
+        self.stats.timeouts = self.stats.timeouts.wrapping_add(1);
         Some(psn)
     }
 
@@ -560,6 +660,7 @@ pub struct RxPath {
     dups: u32,
     echo_seq: u32,
     echo_tx: u8,
+    echo_probe: bool,
     echo_at: Instant,
     unreported: u32,
     /// Plane of the packet that arrived last: acknowledgements go back over it.
@@ -589,9 +690,23 @@ impl RxPath {
             .wrapping_add(u32::from(kind == Arrival::Duplicate));
         self.echo_seq = seq.get();
         self.echo_tx = tx;
+        self.echo_probe = false;
         self.echo_at = now;
         self.unreported = self.unreported.saturating_add(1);
         kind
+    }
+
+    /// Books an arriving PROBE.
+    pub fn on_probe(&mut self, now: Instant, serial: u32, tries: u8) {
+        self.echo_seq = serial;
+        self.echo_tx = tries;
+        self.echo_probe = true;
+        self.echo_at = now;
+    }
+
+    /// Whether the next report answers a PROBE.
+    pub fn answers_probe(&self) -> bool {
+        self.echo_probe
     }
 
     /// The packet has been placed.

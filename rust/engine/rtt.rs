@@ -4,9 +4,10 @@
 
 use super::time::{Instant, Span};
 
-/// Before any sample the probe time-out is this. Other paths' round-trip times say nothing about this
-/// one's: a bound taken from them sends needless probes on the slowest path.
-const INITIAL_PTO: Span = Span::from_millis(10);
+/// Before any sample the probe time-out is this. A needless probe costs a small packet only.
+const INITIAL_PTO: Span = Span::from_millis(1);
+/// Silence of a path that has never answered, until which it may just be a long one.
+const PATIENCE: Span = Span::from_millis(60);
 /// The shortest probe time-out before data was acknowledged: the handshake's round trip is that of an
 /// idle network, the first answer to many senders at once may take much longer.
 const FIRST_PTO: Span = Span::from_millis(1);
@@ -74,6 +75,16 @@ impl Rtt {
         let floor = self.min.as_nanos();
         let limit = floor.saturating_add(floor / 2).saturating_add(50_000);
         self.latest.as_nanos() > limit && self.srtt.is_some_and(|s| s.as_nanos() > limit)
+    }
+
+    /// How long a packet may be without an answer before a path with this estimate is thought to have lost
+    /// it, whatever was sent later.
+    pub fn patience(&self) -> Span {
+        if self.is_proven() {
+            self.probe_timeout().times(2)
+        } else {
+            PATIENCE
+        }
     }
 
     /// Time without an answer after which to probe.

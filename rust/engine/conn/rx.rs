@@ -6,7 +6,9 @@ use super::super::api::{Handled, Host, Payload, PayloadSource, RxMeta, Store, Tr
 use super::super::path::{Arrival, Content};
 use super::super::seq::Psn;
 use super::super::time::Instant;
-use super::super::wire::{self, Ack, Common, Data, Kind, Nak, NakReason, Packet, ACK_LEN, NAK_LEN};
+use super::super::wire::{
+    self, Ack, Common, Data, Kind, Nak, NakReason, Packet, ACK_LEN, FLAG_PROBE, NAK_LEN,
+};
 use super::{initial_route, Connection};
 
 /// An acknowledgement leaves within a burst after so many packets of a path.
@@ -62,6 +64,7 @@ impl<S: Store, H: Host> Connection<S, H> {
         match packet {
             Packet::Data(data) => self.on_sequenced(now, meta, &common, Some(&data), host),
             Packet::Void => self.on_sequenced(now, meta, &common, None, host),
+            Packet::Probe => self.on_probe(now, meta, &common, host),
             Packet::Ack(ack) => self.on_ack(now, &common, &ack, host),
             Packet::Nak(nak) => self.on_nak(now, &common, nak, host),
             _ => Handled::Ignored,
@@ -86,11 +89,7 @@ impl<S: Store, H: Host> Connection<S, H> {
             Arrival::Beyond => return Handled::Ignored,
             Arrival::Duplicate => {
                 self.owe_ack(common.path);
-                // Sent for the third time although it is here: our acknowledgements do not get
-                // through. The route of this direction must be the cause.
-                if common.tx_count >= 3 && common.tx_count % 2 == 1 {
-                    self.move_path(now, id, host);
-                }
+                self.doubt_route(now, id, common.tx_count, host);
                 return Handled::Duplicate;
             }
             Arrival::New => {}
@@ -111,6 +110,27 @@ impl<S: Store, H: Host> Connection<S, H> {
             self.send_ack(now, common.path, host);
         }
         Handled::Accepted
+    }
+
+    /// Answers a PROBE at the end of the burst. Several unanswered in a row tell that our acknowledgements do
+    /// not get through: then the route of this direction changes, too.
+    fn on_probe(&mut self, now: Instant, meta: &RxMeta, common: &Common, host: &mut H) -> Handled {
+        let id = usize::from(common.path);
+        let Some(path) = self.paths.get_mut(id) else {
+            return Handled::Malformed;
+        };
+        path.rx.plane = meta.plane;
+        path.rx.on_probe(now, common.seq, common.tx_count);
+        self.owe_ack(common.path);
+        self.doubt_route(now, id, common.tx_count, host);
+        Handled::Control
+    }
+
+    /// The peer says that it has sent something for the `tries`th time although it is here.
+    fn doubt_route(&mut self, now: Instant, id: usize, tries: u8, host: &mut H) {
+        if tries >= 3 && tries % 2 == 1 {
+            self.move_path(now, id, host);
+        }
     }
 
     /// Gives the content of a packet to its stream.
@@ -158,7 +178,8 @@ impl<S: Store, H: Host> Connection<S, H> {
         let Some(path) = self.paths.get_mut(id) else {
             return Handled::Malformed;
         };
-        let ok = path.tx.on_ack(now, Psn::new(common.seq), ack, |slot| {
+        let probed = common.flags & FLAG_PROBE != 0;
+        let ok = path.tx.on_ack(now, Psn::new(common.seq), ack, probed, |slot| {
             let Some(stream) = streams.get_mut(slot.stream) else {
                 return;
             };
@@ -239,7 +260,11 @@ impl<S: Store, H: Host> Connection<S, H> {
             return;
         };
         let (cum, ack) = path.rx.report(now, self.grant_out);
-        let common = self.common(Kind::Ack, id, cum.get());
+        let probed = path.rx.answers_probe();
+        let mut common = self.common(Kind::Ack, id, cum.get());
+        if probed {
+            common.flags |= FLAG_PROBE;
+        }
         let mut buf = [0u8; ACK_LEN];
         let n = ack.emit(common, &mut buf);
         self.send_control(id, ack.echo_tx, buf.get(..n).unwrap_or(&[]), host);

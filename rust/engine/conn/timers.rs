@@ -2,14 +2,14 @@
 
 //! Time: probes, pauses of streams, time-outs, routes that no longer work.
 
-use super::super::api::{ConnEvent, Host, Route, Store};
+use super::super::api::{ConnEvent, Host, PayloadSource, Route, Store, Transmit};
+use super::super::path::Due;
 use super::super::time::{Instant, Span};
+use super::super::wire::{Kind, COMMON_LEN};
 use super::Connection;
 
-/// So many unanswered probes move a path, if others progress ...
+/// So many unanswered probes move a path, and each further one moves it again.
 const MOVE_AFTER: u8 = 2;
-/// ... and every so many, if none does.
-const MOVE_ALL_AFTER: u8 = 6;
 /// A timer that is so late tells that this machine, or its virtual CPU, stood still.
 const STALL: Span = Span::from_millis(20);
 /// Silence of the peer worth an event.
@@ -57,17 +57,24 @@ impl<S: Store, H: Host> Connection<S, H> {
         let Some(path) = self.paths.get_mut(id) else {
             return;
         };
-        if !path.tx.on_timeout(now) {
+        let Some(due) = path.tx.on_timeout(now) else {
             return;
+        };
+        let tries = path.tx.overdue(now);
+        if tries > MOVE_AFTER {
+            // If others progress, the route is the cause and what it carried is lost. Else it may be the
+            // peer that is silent: the answer over the new route will tell.
+            let failed = heard > path.tx.probing_since();
+            let route = self.next_route(id);
+            self.set_route(now, id, route, failed, host);
         }
-        let tries = path.tx.unanswered();
-        let others = heard > path.tx.probing_since();
-        let fails = tries > MOVE_AFTER && others && (tries - MOVE_AFTER) % 2 == 1;
-        if fails || tries.checked_rem(MOVE_ALL_AFTER) == Some(0) {
-            self.move_path(now, id, host);
-        }
-        if let Some(psn) = self.paths.get_mut(id).and_then(|path| path.tx.probe()) {
-            self.send_slot(now, id, psn, host);
+        match due {
+            Due::Probe => self.send_probe(now, id, tries, host),
+            Due::Resend => {
+                if let Some(psn) = self.paths.get_mut(id).and_then(|path| path.tx.resend()) {
+                    self.send_slot(now, id, psn, host);
+                }
+            }
         }
         if now.since(heard) > SILENCE && !self.silent {
             self.silent = true;
@@ -90,31 +97,57 @@ impl<S: Store, H: Host> Connection<S, H> {
         u8::try_from(plane).unwrap_or(0)
     }
 
-    /// Gives a path another source port and, if there are several, another plane.
-    pub(super) fn move_path(&mut self, now: Instant, id: usize, host: &mut H) {
-        let config = self.config;
-        let n = u8::try_from(self.active_paths).unwrap_or(1);
-        let old = self.route_of(id);
-        let plane = self.next_plane(id, old.plane);
-        let ports = config.ports_per_plane;
-        // Stepping by the number of paths avoids ports of other paths as long as there are enough.
-        let mut step = n.checked_rem(ports).unwrap_or(0);
-        if step == 0 {
-            step = 1;
-        }
-        let port = u16::from(old.port_slot)
-            .saturating_add(u16::from(step))
-            .checked_rem(u16::from(ports))
-            .unwrap_or(0);
-        let route = Route {
-            plane,
-            port_slot: u8::try_from(port).unwrap_or(0),
+    /// Sends a PROBE of a path after `tries` that should have been answered. It is marked as data is, so that
+    /// queues treat it alike and its place in the order holds.
+    fn send_probe(&mut self, now: Instant, id: usize, tries: u8, host: &mut H) {
+        let path_id = u8::try_from(id).unwrap_or(0);
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
         };
+        let serial = path.tx.probe(now);
+        let route = path.tx.route;
+        let mut common = self.common(Kind::Probe, path_id, serial);
+        common.tx_count = tries;
+        let mut buf = [0u8; COMMON_LEN];
+        let n = common.emit_alone(&mut buf);
+        host.transmit(&Transmit {
+            header: buf.get(..n).unwrap_or(&[]),
+            payload: PayloadSource::None,
+            route,
+            path: path_id,
+            ect: true,
+        });
+    }
+
+    /// The route of this direction seems not to work.
+    pub(super) fn move_path(&mut self, now: Instant, id: usize, host: &mut H) {
+        let route = self.next_route(id);
         let failed = self
             .paths
             .get(id)
             .is_some_and(|path| path.tx.unanswered() > 0);
         self.set_route(now, id, route, failed, host);
+    }
+
+    /// Another source port, drawn at random, and, if there are several, another plane for a path. A fixed step
+    /// could keep to the ports whose hash leads to the same dead link.
+    fn next_route(&mut self, id: usize) -> Route {
+        let draw = self.draw();
+        let old = self.route_of(id);
+        let plane = self.next_plane(id, old.plane);
+        let ports = u64::from(self.config.ports_per_plane);
+        let step = draw
+            .checked_rem(ports.saturating_sub(1))
+            .unwrap_or(0)
+            .saturating_add(1);
+        let port = u64::from(old.port_slot)
+            .saturating_add(step)
+            .checked_rem(ports)
+            .unwrap_or(0);
+        Route {
+            plane,
+            port_slot: u8::try_from(port).unwrap_or(0),
+        }
     }
 
     /// Sends a path's packets over `route` from now on; `failed`: what is in flight was lost with the

@@ -20,7 +20,7 @@ pub const HANDSHAKE_LEN: usize = COMMON_LEN + 36;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
-    /// Sequence of the packet that arrived last.
+    /// Sequence of the packet that arrived last; the probe's number with [`super::FLAG_PROBE`].
     pub echo_seq: u32,
     /// Its transmission count.
     pub echo_tx: u8,

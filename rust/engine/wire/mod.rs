@@ -35,6 +35,8 @@ pub const MAX_HEADER: usize = 96;
 pub const FLAG_EPOCH: u8 = 0x01;
 /// Flag of DATA: solicited event.
 pub const FLAG_SOLICITED: u8 = 0x02;
+/// Flag of ACK: what arrived last is a PROBE; its number and try are echoed.
+pub const FLAG_PROBE: u8 = 0x04;
 
 /// Why a datagram is not a packet of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +68,8 @@ pub enum Kind {
     InitAck,
     /// "I know no such connection": echoes id and tag of the offending packet.
     Reset,
+    /// Asks for an acknowledgement of a path; not sequenced, without content.
+    Probe,
 }
 
 impl Kind {
@@ -78,6 +82,7 @@ impl Kind {
             5 => Kind::Init,
             6 => Kind::InitAck,
             7 => Kind::Reset,
+            8 => Kind::Probe,
             _ => return None,
         })
     }
@@ -91,6 +96,7 @@ impl Kind {
             Kind::Init => 5,
             Kind::InitAck => 6,
             Kind::Reset => 7,
+            Kind::Probe => 8,
         }
     }
 }
@@ -104,13 +110,15 @@ pub struct Common {
     pub flags: u8,
     /// Path the sequence number belongs to.
     pub path: u8,
-    /// Transmission count of the packet, from 1, modulo 256.
+    /// Transmission count of the packet, from 1, modulo 256. PROBE: probes before it that should have
+    /// been answered, at most 255.
     pub tx_count: u8,
     /// Connection id at the receiver.
     pub conn_id: u32,
     /// Verification tag chosen by the receiver.
     pub tag: u32,
-    /// Path sequence (DATA, VOID), cumulative acknowledgement (ACK), refused sequence (NAK).
+    /// Path sequence (DATA, VOID), cumulative acknowledgement (ACK), refused sequence (NAK), number of the
+    /// probe (PROBE).
     pub seq: u32,
 }
 
@@ -139,7 +147,10 @@ pub fn peek(head: &[u8]) -> Result<Peek, WireError> {
 /// be answered (INIT, RESET, malformed). The embedder limits the rate.
 pub fn reset_for(head: &[u8]) -> Option<[u8; COMMON_LEN]> {
     let c = Common::parse(&mut Reader::new(head)).ok()?;
-    if !matches!(c.kind, Kind::Data | Kind::Void | Kind::Ack | Kind::Nak) {
+    if !matches!(
+        c.kind,
+        Kind::Data | Kind::Void | Kind::Ack | Kind::Nak | Kind::Probe
+    ) {
         return None;
     }
     let mut out = [0u8; COMMON_LEN];
@@ -172,6 +183,8 @@ pub enum Packet {
     InitAck(Handshake),
     /// RESET.
     Reset,
+    /// PROBE.
+    Probe,
 }
 
 /// Parses the head of a datagram of `len` bytes in all.
@@ -186,6 +199,7 @@ pub fn parse(head: &[u8], len: u32) -> Result<(Common, Packet), WireError> {
         Kind::Init => Packet::Init(Handshake::parse(&mut r)?),
         Kind::InitAck => Packet::InitAck(Handshake::parse(&mut r)?),
         Kind::Reset => Packet::Reset,
+        Kind::Probe => Packet::Probe,
     };
     Ok((c, p))
 }
@@ -214,7 +228,7 @@ impl Common {
         })
     }
 
-    /// Writes a packet that is nothing but this header (VOID, RESET); returns its length.
+    /// Writes a packet that is nothing but this header (VOID, RESET, PROBE); returns its length.
     pub fn emit_alone(&self, buf: &mut [u8]) -> usize {
         let mut w = Writer::new(buf);
         self.emit(&mut w);

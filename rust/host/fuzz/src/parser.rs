@@ -65,7 +65,7 @@ fn again(head: &[u8], len: u32, common: Common, packet: &Packet) {
             assert_eq!(n, d.header_len as usize);
             n
         }
-        Packet::Void | Packet::Reset => common.emit_alone(&mut buf),
+        Packet::Void | Packet::Reset | Packet::Probe => common.emit_alone(&mut buf),
         Packet::Ack(a) => {
             want[21] = 0;
             a.emit(common, &mut buf)

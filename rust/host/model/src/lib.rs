@@ -720,7 +720,7 @@ impl World {
         self.nodes[i]
             .conn
             .paths()
-            .map(|p| p.stats.retransmitted + p.stats.probes)
+            .map(|p| p.stats.retransmitted + p.stats.timeouts)
             .sum()
     }
 }

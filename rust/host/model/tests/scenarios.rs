@@ -660,3 +660,50 @@ fn single_path_with_dead_return_route() {
     assert!(w.run(2_000, |w| w.qp(0, 11).done.len() == 100));
     ok_all(&mut w, 0, 11, 100);
 }
+
+/// Round trips of up to 49 ms, far above the first probe time-out: what goes out then has no payload.
+#[test]
+fn first_answers_that_take_long_need_no_repair() {
+    let net = Net {
+        step: 3_500_000,
+        ..Net::default()
+    };
+    let w = sends(net, 6, false, 300, 9000);
+    assert_eq!(w.retransmissions(0), 0);
+    assert!(w.nodes[0].conn.paths().any(|p| p.stats.probes > 0));
+}
+
+/// One message at a time, both ways in turn, while a quarter of all routes is dead: nothing else tells
+/// that the peer lives.
+#[test]
+fn serial_traffic_leaves_dead_routes() {
+    for seed in 0..16 {
+        let net = Net {
+            black: (0..32).filter(|p| p % 4 == seed % 4).collect(),
+            ..Net::default()
+        };
+        let mut w = World::new(u64::from(seed), net, false, Config::default());
+        w.open(0);
+        w.open(1);
+        w.pair(11, 22, &requester(67, 7));
+        for k in 0..100u64 {
+            w.post_recv(0, 11, 1, 4097);
+            w.post_recv(1, 22, 1, 4097);
+            w.send(0, 11, k, 4097);
+            let n = k as usize + 1;
+            assert!(
+                w.run(1000, |w| w.qp(1, 22).received.len() == n),
+                "seed {seed}: there, {k}"
+            );
+            w.send(1, 22, k, 4097);
+            assert!(
+                w.run(1000, |w| w.qp(0, 11).received.len() == n),
+                "seed {seed}: back, {k}"
+            );
+        }
+        assert!(w.run(1000, |w| w.qp(0, 11).done.len() == 100
+            && w.qp(1, 22).done.len() == 100));
+        ok_all(&mut w, 0, 11, 100);
+        ok_all(&mut w, 1, 22, 100);
+    }
+}

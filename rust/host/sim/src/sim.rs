@@ -337,7 +337,7 @@ impl Sim {
     pub fn repairs(&self) -> (u64, u64, u64) {
         let mut sum = (0, 0, 0);
         for path in self.ends.iter().flat_map(|e| e.conn.paths()) {
-            sum.0 += path.stats.retransmitted;
+            sum.0 += path.stats.retransmitted + path.stats.timeouts;
             sum.1 += path.stats.probes;
             sum.2 += path.stats.sent;
         }
