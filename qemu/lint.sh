@@ -24,7 +24,7 @@ check shellcheck in_buildroot shellcheck "${scripts[@]}"
 check python compile_python "${python[@]}"
 if ((${#c_files[@]})); then
 	check checkpatch in_buildroot perl "$KSRC/scripts/checkpatch.pl" --no-tree --terse --no-summary --show-types \
-		--ignore SPDX_LICENSE_TAG,FILE_PATH_CHANGES -f "${c_files[@]}"
+		--ignore SPDX_LICENSE_TAG,FILE_PATH_CHANGES,USE_NEGATIVE_ERRNO -f "${c_files[@]}"
 fi
 if ((${#rust[@]})); then
 	check rustfmt in_buildroot rustfmt --check -l --color never --edition 2021 --config-path "$KSRC/.rustfmt.toml" "${rust[@]}"

@@ -105,7 +105,12 @@ impl rdma::LinkType for Link {
 
     fn newlink(name: &CStr, netdev: &sync::NetDev) -> Result {
         verbs::newlink(name, netdev).inspect_err(|e| {
-            pr_err!("{}: cannot attach to {}: {:?}\n", name, net::netdev::name(netdev), e);
+            pr_err!(
+                "{}: cannot attach to {}: {:?}\n",
+                name,
+                net::netdev::name(netdev),
+                e
+            );
         })?;
         if let Some(dev) = rdma::Device::<verbs::Driver>::get_by_netdev(netdev) {
             // Only for looking at; the device works without.

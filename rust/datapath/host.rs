@@ -116,7 +116,9 @@ impl ConnHost {
     fn copy_out(
         &self,
         data: Payload,
-        segments: impl FnOnce(&mut dyn FnMut(PageSlice<'_>) -> Result<(), Refusal>) -> Result<(), Refusal>,
+        segments: impl FnOnce(
+            &mut dyn FnMut(PageSlice<'_>) -> Result<(), Refusal>,
+        ) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let packet = self.packet.as_ref().ok_or(Refusal::Operation)?;
         let mut at = data.offset;
@@ -134,9 +136,7 @@ impl ConnHost {
             let mut done = 0usize;
             packet
                 .for_each_piece(at, len, |piece| {
-                    let to = slice
-                        .sub(done, piece.len())
-                        .ok_or(EFAULT)?;
+                    let to = slice.sub(done, piece.len()).ok_or(EFAULT)?;
                     to.write(piece);
                     done = done.saturating_add(piece.len());
                     Ok(())
@@ -228,11 +228,7 @@ impl ConnHost {
             Err(outcome) => return outcome,
         };
         let slot = usize::from(packet.route.port_slot);
-        let Some(socket) = self
-            .sockets
-            .sources(self.family)
-            .and_then(|s| s.get(slot))
-        else {
+        let Some(socket) = self.sockets.sources(self.family).and_then(|s| s.get(slot)) else {
             return TxOutcome::Dropped;
         };
         let Some(route) = self.routes.get_mut(slot) else {
@@ -281,12 +277,7 @@ impl Host for ConnHost {
         })
     }
 
-    fn match_recv(
-        &mut self,
-        qp: &Arc<Qp>,
-        ssn: u32,
-        total_len: u32,
-    ) -> Result<Target, Refusal> {
+    fn match_recv(&mut self, qp: &Arc<Qp>, ssn: u32, total_len: u32) -> Result<Target, Refusal> {
         qp.match_recv(ssn, total_len)
     }
 

@@ -159,9 +159,7 @@ impl Shared {
         let by_id = self.conns.remove(conn.id());
         let mut peers = self.peers.lock();
         // Only if the entry is this very connection's.
-        let ours = peers
-            .get(conn.key())
-            .is_some_and(|c| c.id() == conn.id());
+        let ours = peers.get(conn.key()).is_some_and(|c| c.id() == conn.id());
         let node = ours.then(|| peers.remove_node(conn.key())).flatten();
         drop(peers);
         drop(node);

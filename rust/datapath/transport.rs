@@ -87,28 +87,26 @@ impl Transport for Datapath {
         let mtu = av.netdev.mtu();
         let tos = av.traffic_class & DSCP_MASK;
         dev.port()
-            .with_conn(&shared, local, remote, tos, mtu, |conn| {
-                loop {
-                    let wanted = stream.take().ok_or(EINVAL)?;
-                    let done = conn.with(|live, _| {
-                        live.engine
-                            .attach(wanted)
-                            .map_err(|back| (back, live.engine.stream_capacity()))
-                    });
-                    match done.ok_or(ENOTCONN)? {
-                        Ok(id) => {
-                            qp.set_link(Link {
-                                conn: conn.clone(),
-                                id,
-                            });
-                            return Ok(());
-                        }
-                        Err((back, capacity)) => {
-                            stream = Some(back);
-                            let bigger = StreamTable::new(capacity.saturating_mul(2).max(1))?;
-                            let old = conn.with(|live, _| live.engine.grow_streams(bigger));
-                            drop(old);
-                        }
+            .with_conn(&shared, local, remote, tos, mtu, |conn| loop {
+                let wanted = stream.take().ok_or(EINVAL)?;
+                let done = conn.with(|live, _| {
+                    live.engine
+                        .attach(wanted)
+                        .map_err(|back| (back, live.engine.stream_capacity()))
+                });
+                match done.ok_or(ENOTCONN)? {
+                    Ok(id) => {
+                        qp.set_link(Link {
+                            conn: conn.clone(),
+                            id,
+                        });
+                        return Ok(());
+                    }
+                    Err((back, capacity)) => {
+                        stream = Some(back);
+                        let bigger = StreamTable::new(capacity.saturating_mul(2).max(1))?;
+                        let old = conn.with(|live, _| live.engine.grow_streams(bigger));
+                        drop(old);
                     }
                 }
             })

@@ -37,11 +37,7 @@ impl TxPacket {
 
     /// Appends `len` bytes that `fill` must write completely (they hold stale
     /// kernel memory before). `None` if there is no room.
-    pub fn append_with<T>(
-        &mut self,
-        len: u32,
-        fill: impl FnOnce(&mut [u8]) -> T,
-    ) -> Option<T> {
+    pub fn append_with<T>(&mut self, len: u32, fill: impl FnOnce(&mut [u8]) -> T) -> Option<T> {
         // SAFETY: valid by the type's invariant.
         let at = unsafe { sys::mroce_skb_put(self.0.as_ptr(), len) };
         let at = NonNull::new(at)?;

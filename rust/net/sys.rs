@@ -100,11 +100,7 @@ extern "C" {
         f: *const RawFlow,
         skb: *mut sk_buff,
     ) -> c_int;
-    pub(super) fn mroce_xmit_once(
-        s: *mut RawSock,
-        f: *const RawFlow,
-        skb: *mut sk_buff,
-    ) -> c_int;
+    pub(super) fn mroce_xmit_once(s: *mut RawSock, f: *const RawFlow, skb: *mut sk_buff) -> c_int;
 
     pub(super) fn mroce_softirq_alloc(
         timer: CallFn,

@@ -15,8 +15,8 @@ use super::{
 use crate::{
     abi,
     rdma::{
-        self, access, port_cap, DeviceAttr, Mtu, NewDevice, PhysState, PortAttr,
-        PortImmutable, PortState,
+        self, access, port_cap, DeviceAttr, Mtu, NewDevice, PhysState, PortAttr, PortImmutable,
+        PortState,
     },
     sync::{KeyTable, NetDev},
     BoundTransport,

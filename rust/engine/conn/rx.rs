@@ -179,30 +179,32 @@ impl<S: Store, H: Host> Connection<S, H> {
             return Handled::Malformed;
         };
         let probed = common.flags & FLAG_PROBE != 0;
-        let ok = path.tx.on_ack(now, Psn::new(common.seq), ack, probed, |slot| {
-            let Some(stream) = streams.get_mut(slot.stream) else {
-                return;
-            };
-            match slot.content {
-                Content::Void => return,
-                Content::Request => {
-                    stream.touched = true;
-                    stream.requester.on_acked(now, slot.index);
-                    let error = stream.requester.complete(now, &stream.qp, host);
-                    stream.raise(error, host);
-                }
-                Content::Response => {
-                    stream.responder.on_acked(slot.index);
-                    if !stream.error_raised {
-                        let error = stream.responder.advance(&stream.qp, host);
+        let ok = path
+            .tx
+            .on_ack(now, Psn::new(common.seq), ack, probed, |slot| {
+                let Some(stream) = streams.get_mut(slot.stream) else {
+                    return;
+                };
+                match slot.content {
+                    Content::Void => return,
+                    Content::Request => {
+                        stream.touched = true;
+                        stream.requester.on_acked(now, slot.index);
+                        let error = stream.requester.complete(now, &stream.qp, host);
                         stream.raise(error, host);
                     }
+                    Content::Response => {
+                        stream.responder.on_acked(slot.index);
+                        if !stream.error_raised {
+                            let error = stream.responder.advance(&stream.qp, host);
+                            stream.raise(error, host);
+                        }
+                    }
                 }
-            }
-            if !stream.active {
-                streams.activate(slot.stream);
-            }
-        });
+                if !stream.active {
+                    streams.activate(slot.stream);
+                }
+            });
         if !ok {
             return Handled::Malformed;
         }

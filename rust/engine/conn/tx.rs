@@ -181,9 +181,7 @@ impl<S: Store, H: Host> Connection<S, H> {
             Some(n) => n,
             None => common.emit_alone(&mut buf),
         };
-        let bytes = u32::try_from(n)
-            .unwrap_or(0)
-            .saturating_add(payload.len());
+        let bytes = u32::try_from(n).unwrap_or(0).saturating_add(payload.len());
         path.tx.on_transmit(now, psn, bytes);
         if content == Content::Void && slot.content != Content::Void {
             path.tx.forget(psn);

@@ -2,11 +2,11 @@
 
 //! Embedder of the real engine: messages are lengths only, there are no payload bytes.
 
-use metaroce_engine::engine::{
-    AtomicOp, ConnEvent, Host, Opcode, Payload, RecvDone, Refusal, RemoteAccess,
-    Request, Route, Store, StreamError, Transmit, TxOutcome, WcStatus, WqeId,
-};
 use metaroce_engine::engine::wire::MAX_HEADER;
+use metaroce_engine::engine::{
+    AtomicOp, ConnEvent, Host, Opcode, Payload, RecvDone, Refusal, RemoteAccess, Request, Route,
+    Store, StreamError, Transmit, TxOutcome, WcStatus, WqeId,
+};
 use std::cell::Cell;
 use std::convert::Infallible;
 
@@ -79,7 +79,12 @@ impl Host for End {
         }
         q.to_send -= 1;
         q.posted += 1;
-        Some(Request { wqe: WqeId(q.posted), opcode: Opcode::Send, len: q.msg_len, ..Request::default() })
+        Some(Request {
+            wqe: WqeId(q.posted),
+            opcode: Opcode::Send,
+            len: q.msg_len,
+            ..Request::default()
+        })
     }
 
     fn complete_request(&mut self, qp: &u32, _: WqeId, status: WcStatus, _: u32) {
@@ -100,7 +105,14 @@ impl Host for End {
         Ok(())
     }
 
-    fn match_remote(&mut self, _: &u32, _: RemoteAccess, _: u32, _: u64, _: u32) -> Result<(), Refusal> {
+    fn match_remote(
+        &mut self,
+        _: &u32,
+        _: RemoteAccess,
+        _: u32,
+        _: u64,
+        _: u32,
+    ) -> Result<(), Refusal> {
         Ok(())
     }
 

@@ -158,7 +158,15 @@ impl Fabric {
             }
         }
         let rng = Pcg64Mcg::seed_from_u64(seed);
-        Self { spec, ports, leaves, per_plane, rng, salt: mix(seed), stats: NetStats::default() }
+        Self {
+            spec,
+            ports,
+            leaves,
+            per_plane,
+            rng,
+            salt: mix(seed),
+            stats: NetStats::default(),
+        }
     }
 
     /// The route that ECMP gives to a flow.
@@ -168,14 +176,23 @@ impl Fabric {
         let (a, b) = (src / s.hosts_per_leaf, dst / s.hosts_per_leaf);
         let (up, down) = (base + src, base + s.hosts + dst);
         if a == b {
-            return Hops { ports: [up as u32, down as u32, 0, 0], len: 2, at: 0 };
+            return Hops {
+                ports: [up as u32, down as u32, 0, 0],
+                len: 2,
+                at: 0,
+            };
         }
         let key = (src as u64) << 40 | (dst as u64) << 16 | u64::from(sport);
-        let spine = (mix(key.wrapping_add(mix(self.salt ^ plane as u64))) % s.spines as u64) as usize;
+        let spine =
+            (mix(key.wrapping_add(mix(self.salt ^ plane as u64))) % s.spines as u64) as usize;
         let fabric = base + 2 * s.hosts;
         let l2s = fabric + a * s.spines + spine;
         let s2l = fabric + (self.leaves + b) * s.spines + spine;
-        Hops { ports: [up as u32, l2s as u32, s2l as u32, down as u32], len: 4, at: 0 }
+        Hops {
+            ports: [up as u32, l2s as u32, s2l as u32, down as u32],
+            len: 4,
+            at: 0,
+        }
     }
 
     /// Takes a whole plane down or up; what is under way on it is lost.
@@ -198,9 +215,16 @@ impl Fabric {
         let limit = self.spec.buffer / 4;
         let over = |p: &u32| {
             let port = &self.ports[*p as usize];
-            port.busy_ps.saturating_sub(now * 1000).saturating_sub(limit * port.ps_per_byte) / 1000
+            port.busy_ps
+                .saturating_sub(now * 1000)
+                .saturating_sub(limit * port.ps_per_byte)
+                / 1000
         };
-        hops.ports[1..hops.len as usize].iter().map(over).max().unwrap_or(0)
+        hops.ports[1..hops.len as usize]
+            .iter()
+            .map(over)
+            .max()
+            .unwrap_or(0)
     }
 
     /// Whether the link a packet has just crossed still exists.
@@ -212,7 +236,13 @@ impl Fabric {
 
     /// Queues a packet at the next port of its route: when it arrives behind that link, or `None` if it
     /// is lost. `ce` is `None` for packets that cannot be marked.
-    pub fn forward(&mut self, now: u64, hops: &mut Hops, bytes: u32, ce: Option<&mut bool>) -> Option<u64> {
+    pub fn forward(
+        &mut self,
+        now: u64,
+        hops: &mut Hops,
+        bytes: u32,
+        ce: Option<&mut bool>,
+    ) -> Option<u64> {
         let s = &self.spec;
         let port = &mut self.ports[hops.ports[hops.at as usize] as usize];
         hops.at += 1;
@@ -233,7 +263,8 @@ impl Fabric {
         if let Some(ce) = ce {
             if backlog > s.mark_max
                 || (backlog > s.mark_min && {
-                    let share = (backlog - s.mark_min) as f64 / (s.mark_max - s.mark_min).max(1) as f64;
+                    let share =
+                        (backlog - s.mark_min) as f64 / (s.mark_max - s.mark_min).max(1) as f64;
                     self.rng.random::<f64>() < share * s.mark_p
                 })
             {

@@ -64,7 +64,11 @@ impl Table {
         }
         out += "\n";
         for (goal, met) in &self.goals {
-            let _ = writeln!(out, "* {}: {goal}", if *met { "met" } else { "**not met**" });
+            let _ = writeln!(
+                out,
+                "* {}: {goal}",
+                if *met { "met" } else { "**not met**" }
+            );
         }
         for note in &self.notes {
             let _ = writeln!(out, "* {note}");
@@ -98,7 +102,10 @@ pub struct Report {
 impl Report {
     pub fn new(dir: &Path) -> std::io::Result<Self> {
         std::fs::create_dir_all(dir)?;
-        Ok(Self { dir: dir.to_path_buf(), tables: Vec::new() })
+        Ok(Self {
+            dir: dir.to_path_buf(),
+            tables: Vec::new(),
+        })
     }
 
     /// Prints a table and keeps it.
@@ -117,8 +124,12 @@ impl Report {
         y: f64,
         lines: &[Line],
     ) -> Result<(), Box<dyn std::error::Error>> {
-        const COLOURS: [RGBColor; 4] =
-            [RGBColor(31, 119, 180), RGBColor(214, 39, 40), RGBColor(44, 160, 44), RGBColor(148, 103, 189)];
+        const COLOURS: [RGBColor; 4] = [
+            RGBColor(31, 119, 180),
+            RGBColor(214, 39, 40),
+            RGBColor(44, 160, 44),
+            RGBColor(148, 103, 189),
+        ];
         let points = || lines.iter().flat_map(|l| &l.points);
         let x0 = points().map(|p| p.0).fold(f64::MAX, f64::min);
         let x1 = points().map(|p| p.0).fold(f64::MIN, f64::max);
@@ -137,7 +148,10 @@ impl Report {
             for (line, colour) in lines.iter().zip(COLOURS) {
                 chart.draw_series(LineSeries::new(line.points.clone(), colour.stroke_width(2)))?;
                 if line.points.len() < 20 {
-                    let dots = line.points.iter().map(|p| Circle::new(*p, 3, colour.filled()));
+                    let dots = line
+                        .points
+                        .iter()
+                        .map(|p| Circle::new(*p, 3, colour.filled()));
                     chart.draw_series(dots)?;
                 }
             }
@@ -175,7 +189,12 @@ impl Report {
 
     /// Writes the JSON and Markdown files.
     pub fn finish(&self) -> std::io::Result<()> {
-        let all: Value = self.tables.iter().map(|t| (t.name.to_string(), t.json())).collect::<serde_json::Map<_, _>>().into();
+        let all: Value = self
+            .tables
+            .iter()
+            .map(|t| (t.name.to_string(), t.json()))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
         std::fs::write(self.dir.join("results.json"), format!("{all:#}\n"))?;
         let text: String = self.tables.iter().map(Table::markdown).collect();
         std::fs::write(self.dir.join("results.md"), text)

@@ -71,7 +71,14 @@ pub struct RoceQp {
 }
 
 impl RoceQp {
-    pub fn new(src: usize, dst: usize, sport: u16, msg_len: u32, mtu: u16, spec: &FabricSpec) -> Self {
+    pub fn new(
+        src: usize,
+        dst: usize,
+        sport: u16,
+        msg_len: u32,
+        mtu: u16,
+        spec: &FabricSpec,
+    ) -> Self {
         // Bytes per nanosecond.
         let line = spec.gbps as f64 / 8.0;
         Self {
@@ -112,7 +119,9 @@ impl RoceQp {
 
     /// Posts messages.
     pub fn post(&mut self, messages: u64) {
-        self.limit = self.limit.saturating_add(messages.saturating_mul(self.per_msg));
+        self.limit = self
+            .limit
+            .saturating_add(messages.saturating_mul(self.per_msg));
     }
 
     fn len_of(&self, psn: u64) -> u32 {
@@ -196,7 +205,10 @@ impl RoceQp {
     }
 
     fn raise(&mut self) {
-        let (low, high) = (self.stage_time.min(self.stage_bytes), self.stage_time.max(self.stage_bytes));
+        let (low, high) = (
+            self.stage_time.min(self.stage_bytes),
+            self.stage_time.max(self.stage_bytes),
+        );
         if low > FAST {
             self.target += self.line / 400.0; // 100 Mbit/s at 40 Gbit/s
         } else if high > FAST {
@@ -240,15 +252,21 @@ impl RoceQp {
                     self.arrived += u64::from(last);
                     if last || self.unacked >= ACK_EVERY {
                         self.unacked = 0;
-                        reply[0] = Some(Kind::Ack { next: self.expected });
+                        reply[0] = Some(Kind::Ack {
+                            next: self.expected,
+                        });
                     }
                 } else if psn > self.expected {
                     if !self.nak_sent {
                         self.nak_sent = true;
-                        reply[0] = Some(Kind::Nak { next: self.expected });
+                        reply[0] = Some(Kind::Nak {
+                            next: self.expected,
+                        });
                     }
                 } else {
-                    reply[0] = Some(Kind::Ack { next: self.expected });
+                    reply[0] = Some(Kind::Ack {
+                        next: self.expected,
+                    });
                 }
             }
             Kind::Ack { next } => self.advance(now, next),

@@ -19,7 +19,11 @@ fn gbps(bytes: u64, ns: u64) -> f64 {
 /// Jain's index of fairness.
 fn jain(x: &[f64]) -> f64 {
     let (sum, squares) = x.iter().fold((0.0, 0.0), |(s, q), v| (s + v, q + v * v));
-    if squares == 0.0 { 0.0 } else { sum * sum / (x.len() as f64 * squares) }
+    if squares == 0.0 {
+        0.0
+    } else {
+        sum * sum / (x.len() as f64 * squares)
+    }
 }
 
 /// Which transport, on which kind of network.
@@ -41,7 +45,10 @@ fn build(kind: Kind, mut spec: FabricSpec, hosts: HostSpec, seed: u64) -> Sim {
 fn bulk(kind: Kind, loss: Loss, seed: u64) -> (f64, u64, u64) {
     let mut spec = FabricSpec::new(4);
     spec.loss = loss;
-    let hosts = HostSpec { window: 64, ..HostSpec::default() };
+    let hosts = HostSpec {
+        window: 64,
+        ..HostSpec::default()
+    };
     let mut sim = build(kind, spec, hosts, seed);
     let flow = sim.flow(0, 3, 1 << 20, u64::MAX, Some(MS));
     sim.run(5 * MS);
@@ -56,12 +63,24 @@ pub fn loss(report: &mut Report, seed: u64) -> Result {
     let mut table = Table::new(
         "loss",
         "Bulk throughput under loss (one flow, 100 Gbit/s, share of the lossless throughput)",
-        &["loss", "metaroce", "kept", "bound 1-p", "sent again", "RoCEv2 model", "kept"],
+        &[
+            "loss",
+            "metaroce",
+            "kept",
+            "bound 1-p",
+            "sent again",
+            "RoCEv2 model",
+            "kept",
+        ],
     );
     let base = bulk(Kind::Engine, Loss::None, seed).0;
     let roce = Kind::Roce { lossless: true };
     let roce_base = bulk(roce, Loss::None, seed).0;
-    let mut lines = [("metaroce", Vec::new()), ("RoCEv2 model", Vec::new()), ("bound 1-p", Vec::new())];
+    let mut lines = [
+        ("metaroce", Vec::new()),
+        ("RoCEv2 model", Vec::new()),
+        ("bound 1-p", Vec::new()),
+    ];
     for (name, loss, p, goal) in [
         ("none", Loss::None, 0.0, None),
         ("random 0.1 %", Loss::Random(0.001), 0.001, Some(0.995)),
@@ -69,8 +88,24 @@ pub fn loss(report: &mut Report, seed: u64) -> Result {
         ("random 2 %", Loss::Random(0.02), 0.02, None),
         ("random 5 %", Loss::Random(0.05), 0.05, None),
         ("random 10 %", Loss::Random(0.1), 0.1, Some(0.85)),
-        ("bursts of 4 us, 1 %", Loss::Burst { good: 396_000.0, bad: 4_000.0 }, 0.01, None),
-        ("bursts of 20 us, 5 %", Loss::Burst { good: 380_000.0, bad: 20_000.0 }, 0.05, None),
+        (
+            "bursts of 4 us, 1 %",
+            Loss::Burst {
+                good: 396_000.0,
+                bad: 4_000.0,
+            },
+            0.01,
+            None,
+        ),
+        (
+            "bursts of 20 us, 5 %",
+            Loss::Burst {
+                good: 380_000.0,
+                bad: 20_000.0,
+            },
+            0.05,
+            None,
+        ),
     ] {
         let (rate, again, sent) = bulk(Kind::Engine, loss, seed);
         let (other, _, _) = bulk(roce, loss, seed);
@@ -90,12 +125,26 @@ pub fn loss(report: &mut Report, seed: u64) -> Result {
             }
         }
         if let Some(goal) = goal {
-            table.goal(format!("at least {} kept at {name}: {}", pct(goal), pct(kept)), kept >= goal);
+            table.goal(
+                format!("at least {} kept at {name}: {}", pct(goal), pct(kept)),
+                kept >= goal,
+            );
         }
     }
-    table.notes.push("Gbit/s of payload. Loss falls on data and acknowledgements alike.".into());
-    let lines = lines.map(|(name, points)| Line { name: name.into(), points });
-    report.plot("loss", "Throughput kept under random loss", ("loss in %", "% kept"), 100.0, &lines)?;
+    table
+        .notes
+        .push("Gbit/s of payload. Loss falls on data and acknowledgements alike.".into());
+    let lines = lines.map(|(name, points)| Line {
+        name: name.into(),
+        points,
+    });
+    report.plot(
+        "loss",
+        "Throughput kept under random loss",
+        ("loss in %", "% kept"),
+        100.0,
+        &lines,
+    )?;
     report.add(table);
     Ok(())
 }
@@ -105,9 +154,19 @@ pub fn skew(report: &mut Report, seed: u64) -> Result {
     let mut table = Table::new(
         "skew",
         "Paths whose delays differ, no loss",
-        &["one-way delays", "Gbit/s", "sent again", "probes", "packets"],
+        &[
+            "one-way delays",
+            "Gbit/s",
+            "sent again",
+            "probes",
+            "packets",
+        ],
     );
-    for (name, far) in [("equal", 0), ("up to 10 fold", 36 * US), ("up to 100 fold", 396 * US)] {
+    for (name, far) in [
+        ("equal", 0),
+        ("up to 10 fold", 36 * US),
+        ("up to 100 fold", 396 * US),
+    ] {
         let mut spec = FabricSpec::new(4);
         spec.buffer = 64 << 20;
         spec.spine_delay = (0..8).map(|i| far * i / 7).collect();
@@ -122,7 +181,10 @@ pub fn skew(report: &mut Report, seed: u64) -> Result {
             probes.to_string(),
             sent.to_string(),
         ]);
-        table.goal(format!("no retransmission with delays {name}: {again}"), again == 0);
+        table.goal(
+            format!("no retransmission with delays {name}: {again}"),
+            again == 0,
+        );
     }
     report.add(table);
     Ok(())
@@ -132,14 +194,26 @@ pub fn skew(report: &mut Report, seed: u64) -> Result {
 pub fn state(report: &mut Report, _seed: u64) -> Result {
     let mut table = Table::new("state", "Bytes of engine state", &["what", "bytes"]);
     for paths in [4, 8, 16] {
-        let hosts = HostSpec { paths, ..HostSpec::default() };
+        let hosts = HostSpec {
+            paths,
+            ..HostSpec::default()
+        };
         let (fixed, buffers, _) = state_bytes(hosts, 64);
-        table.row([format!("connection, {paths} paths: fixed part"), fixed.to_string()]);
-        table.row([format!("connection, {paths} paths: windows of its paths"), buffers.to_string()]);
+        table.row([
+            format!("connection, {paths} paths: fixed part"),
+            fixed.to_string(),
+        ]);
+        table.row([
+            format!("connection, {paths} paths: windows of its paths"),
+            buffers.to_string(),
+        ]);
     }
     for window in [16, 64, 256] {
         let (_, _, qp) = state_bytes(HostSpec::default(), window);
-        table.row([format!("QP, {window} messages in flight, 16 READs"), qp.to_string()]);
+        table.row([
+            format!("QP, {window} messages in flight, 16 READs"),
+            qp.to_string(),
+        ]);
     }
     report.add(table);
     Ok(())
@@ -150,11 +224,25 @@ pub fn incast(report: &mut Report, seed: u64) -> Result {
     let mut table = Table::new(
         "incast",
         "Incast: N senders, one receiver, 100 Gbit/s",
-        &["senders", "transport", "Gbit/s", "Jain", "worst share", "settled after us", "timeouts", "drops", "max queue KiB"],
+        &[
+            "senders",
+            "transport",
+            "Gbit/s",
+            "Jain",
+            "worst share",
+            "settled after us",
+            "timeouts",
+            "drops",
+            "max queue KiB",
+        ],
     );
     let mut lines = Vec::new();
     for senders in [8usize, 64, 512] {
-        for kind in [Kind::Engine, Kind::Roce { lossless: true }, Kind::Roce { lossless: false }] {
+        for kind in [
+            Kind::Engine,
+            Kind::Roce { lossless: true },
+            Kind::Roce { lossless: false },
+        ] {
             if senders > 64 && kind == (Kind::Roce { lossless: false }) {
                 continue; // Nothing but drops and time-outs, at great expense.
             }
@@ -162,7 +250,10 @@ pub fn incast(report: &mut Report, seed: u64) -> Result {
             spec.hosts_per_leaf = 64.min(spec.hosts.div_ceil(2));
             spec.spines = 16;
             spec.buffer = 16 << 20;
-            let hosts = HostSpec { payload: 1408, ..HostSpec::default() };
+            let hosts = HostSpec {
+                payload: 1408,
+                ..HostSpec::default()
+            };
             let mut sim = build(kind, spec, hosts, seed);
             let start = MS;
             for s in 0..senders {
@@ -194,10 +285,17 @@ pub fn incast(report: &mut Report, seed: u64) -> Result {
                 }
                 last = now;
             }
-            let rates: Vec<f64> = last.iter().zip(&at_half).map(|(a, b)| (a - b) as f64).collect();
+            let rates: Vec<f64> = last
+                .iter()
+                .zip(&at_half)
+                .map(|(a, b)| (a - b) as f64)
+                .collect();
             let sum: f64 = rates.iter().sum();
             let fair = sum / senders as f64;
-            let worst = rates.iter().map(|r| (r / fair - 1.0).abs()).fold(0.0, f64::max);
+            let worst = rates
+                .iter()
+                .map(|r| (r / fair - 1.0).abs())
+                .fold(0.0, f64::max);
             let j = jain(&rates);
             let (_, timeouts, _) = sim.repairs();
             let name = match kind {
@@ -218,15 +316,39 @@ pub fn incast(report: &mut Report, seed: u64) -> Result {
                 (sim.fabric.stats.max_queue >> 10).to_string(),
             ]);
             if kind == Kind::Engine {
-                table.goal(format!("{senders} senders: Jain at least 0.99: {j:.4}"), j >= 0.99);
-                table.goal(format!("{senders} senders: all within 10 % of the fair share: {}", pct(worst)), worst <= 0.1);
-                table.goal(format!("{senders} senders: no timeout: {timeouts}"), timeouts == 0);
-                lines.push(Line { name: format!("metaroce, {senders} senders"), points });
+                table.goal(
+                    format!("{senders} senders: Jain at least 0.99: {j:.4}"),
+                    j >= 0.99,
+                );
+                table.goal(
+                    format!(
+                        "{senders} senders: all within 10 % of the fair share: {}",
+                        pct(worst)
+                    ),
+                    worst <= 0.1,
+                );
+                table.goal(
+                    format!("{senders} senders: no timeout: {timeouts}"),
+                    timeouts == 0,
+                );
+                lines.push(Line {
+                    name: format!("metaroce, {senders} senders"),
+                    points,
+                });
             }
-            eprintln!("incast {senders} {name}: {} packets, {:?}", sim.packets_delivered, sim.fabric.stats);
+            eprintln!(
+                "incast {senders} {name}: {} packets, {:?}",
+                sim.packets_delivered, sim.fabric.stats
+            );
         }
     }
-    report.plot("incast", "Incast: Jain's index over time", ("ms", "Jain"), 1.0, &lines)?;
+    report.plot(
+        "incast",
+        "Incast: Jain's index over time",
+        ("ms", "Jain"),
+        1.0,
+        &lines,
+    )?;
     report.add(table);
     Ok(())
 }
@@ -237,7 +359,14 @@ pub fn planes(report: &mut Report, seed: u64) -> Result {
     let mut table = Table::new(
         "planes",
         "4,005 connections (all pairs of 90 hosts) over planes of 10 Gbit/s",
-        &["planes", "Gbit/s in all", "per plane and host", "of linear", "sent again", "probes"],
+        &[
+            "planes",
+            "Gbit/s in all",
+            "per plane and host",
+            "of linear",
+            "sent again",
+            "probes",
+        ],
     );
     let mut one = 0.0;
     let mut points = Vec::new();
@@ -248,7 +377,13 @@ pub fn planes(report: &mut Report, seed: u64) -> Result {
         spec.hosts_per_leaf = 15;
         spec.spines = 15;
         spec.buffer = 4 << 20;
-        let hosts = HostSpec { payload: 4096, initial_window: 2, window: 4, coalesce: 5 * US, ..HostSpec::default() };
+        let hosts = HostSpec {
+            payload: 4096,
+            initial_window: 2,
+            window: 4,
+            coalesce: 5 * US,
+            ..HostSpec::default()
+        };
         let mut sim = build(Kind::Engine, spec, hosts, seed);
         for a in 0..HOSTS {
             for b in a + 1..HOSTS {
@@ -276,16 +411,34 @@ pub fn planes(report: &mut Report, seed: u64) -> Result {
         ]);
         points.push((planes as f64, rate));
         if planes > 1 {
-            table.goal(format!("{planes} planes: at least 97 % of linear: {}", pct(linear)), linear >= 0.97);
+            table.goal(
+                format!("{planes} planes: at least 97 % of linear: {}", pct(linear)),
+                linear >= 0.97,
+            );
         }
-        eprintln!("planes {planes}: {} packets, {:?}", sim.packets_delivered, sim.fabric.stats);
+        eprintln!(
+            "planes {planes}: {} packets, {:?}",
+            sim.packets_delivered, sim.fabric.stats
+        );
     }
     let linear = points.iter().map(|p| (p.0, one * p.0)).collect();
     let lines = [
-        Line { name: "metaroce".into(), points },
-        Line { name: "linear".into(), points: linear },
+        Line {
+            name: "metaroce".into(),
+            points,
+        },
+        Line {
+            name: "linear".into(),
+            points: linear,
+        },
     ];
-    report.plot("planes", "4,005 connections over planes", ("planes", "Gbit/s"), 0.0, &lines)?;
+    report.plot(
+        "planes",
+        "4,005 connections over planes",
+        ("planes", "Gbit/s"),
+        0.0,
+        &lines,
+    )?;
     report.add(table);
     Ok(())
 }
@@ -301,17 +454,37 @@ pub fn cut(report: &mut Report, seed: u64) -> Result {
         &["how", "before", "95 % of the rest after ms", "lowest", "with 3 planes", "back after ms", "at the end", "errors"],
     );
     let mut lines = Vec::new();
-    for (name, carrier, end) in [("carrier lost", true, 60 * MS), ("silently", false, 330 * MS)] {
+    for (name, carrier, end) in [
+        ("carrier lost", true, 60 * MS),
+        ("silently", false, 330 * MS),
+    ] {
         let mut spec = FabricSpec::new(HOSTS);
         spec.planes = 4;
         spec.gbps = 10;
-        let hosts = HostSpec { window: 64, ..HostSpec::default() };
+        let hosts = HostSpec {
+            window: 64,
+            ..HostSpec::default()
+        };
         let mut sim = build(Kind::Engine, spec, hosts, seed);
         for a in 0..HOSTS {
             sim.flow(a, (a + 1) % HOSTS, 1 << 20, u64::MAX, Some(MS));
         }
-        sim.control(down, Control::Plane { plane: 1, up: false, carrier });
-        sim.control(up, Control::Plane { plane: 1, up: true, carrier });
+        sim.control(
+            down,
+            Control::Plane {
+                plane: 1,
+                up: false,
+                carrier,
+            },
+        );
+        sim.control(
+            up,
+            Control::Plane {
+                plane: 1,
+                up: true,
+                carrier,
+            },
+        );
         let mut series: Vec<(u64, f64)> = Vec::new();
         let mut last = 0;
         let mut t = 0;
@@ -319,7 +492,13 @@ pub fn cut(report: &mut Report, seed: u64) -> Result {
         while t < end {
             t += STEP;
             if t == down {
-                rtt = sim.ends.iter().flat_map(|e| e.conn.paths()).map(|p| p.srtt.as_micros()).max().unwrap_or(0);
+                rtt = sim
+                    .ends
+                    .iter()
+                    .flat_map(|e| e.conn.paths())
+                    .map(|p| p.srtt.as_micros())
+                    .max()
+                    .unwrap_or(0);
             }
             sim.run(t);
             let now = sim.placed_all();
@@ -327,16 +506,27 @@ pub fn cut(report: &mut Report, seed: u64) -> Result {
             last = now;
         }
         let mean = |a: u64, b: u64| {
-            let part: Vec<f64> = series.iter().filter(|s| s.0 > a && s.0 <= b).map(|s| s.1).collect();
+            let part: Vec<f64> = series
+                .iter()
+                .filter(|s| s.0 > a && s.0 <= b)
+                .map(|s| s.1)
+                .collect();
             part.iter().sum::<f64>() / part.len().max(1) as f64
         };
         let before = mean(5 * MS, down);
         let first = |a: u64, least: f64| {
-            series.windows(5).find(|w| w[0].0 > a && w.iter().map(|s| s.1).sum::<f64>() >= 5.0 * least).map(|w| w[0].0 - a)
+            series
+                .windows(5)
+                .find(|w| w[0].0 > a && w.iter().map(|s| s.1).sum::<f64>() >= 5.0 * least)
+                .map(|w| w[0].0 - a)
         };
         let recovered = first(down, 0.95 * 0.75 * before);
         let rejoined = first(up, 0.97 * before);
-        let lowest = series.iter().filter(|s| s.0 > down + STEP && s.0 <= up).map(|s| s.1).fold(f64::MAX, f64::min);
+        let lowest = series
+            .iter()
+            .filter(|s| s.0 > down + STEP && s.0 <= up)
+            .map(|s| s.1)
+            .fold(f64::MAX, f64::min);
         let rest = mean(down + 10 * MS, up);
         let show = |t: Option<u64>| t.map_or("never".into(), |t| format!("{:.2}", t as f64 / 1e6));
         table.row([
@@ -354,15 +544,45 @@ pub fn cut(report: &mut Report, seed: u64) -> Result {
             table.goal(format!("{name}: 95 % of the remaining capacity within three round trips of {rtt} us: {} ms", show(recovered)), fast);
         }
         let share = rest / (0.75 * before);
-        table.goal(format!("{name}: at least 95 % of the remaining capacity: {}", pct(share)), share >= 0.95);
-        table.goal(format!("{name}: no error seen by applications"), sim.errors() == 0);
-        table.goal(format!("{name}: back within a second: {} ms", show(rejoined)), rejoined.is_some());
-        let points = series.iter().filter(|s| s.0 <= 45 * MS).map(|s| (s.0 as f64 / 1e6, s.1)).collect();
-        lines.push(Line { name: name.into(), points });
-        eprintln!("cut {name}: {} packets, {:?}", sim.packets_delivered, sim.fabric.stats);
+        table.goal(
+            format!(
+                "{name}: at least 95 % of the remaining capacity: {}",
+                pct(share)
+            ),
+            share >= 0.95,
+        );
+        table.goal(
+            format!("{name}: no error seen by applications"),
+            sim.errors() == 0,
+        );
+        table.goal(
+            format!("{name}: back within a second: {} ms", show(rejoined)),
+            rejoined.is_some(),
+        );
+        let points = series
+            .iter()
+            .filter(|s| s.0 <= 45 * MS)
+            .map(|s| (s.0 as f64 / 1e6, s.1))
+            .collect();
+        lines.push(Line {
+            name: name.into(),
+            points,
+        });
+        eprintln!(
+            "cut {name}: {} packets, {:?}",
+            sim.packets_delivered, sim.fabric.stats
+        );
     }
-    table.notes.push("Gbit/s of payload per host. A silent failure is detected by unanswered probes.".into());
-    report.plot("cut", "A plane is cut at 10 ms, repaired at 30 ms", ("ms", "Gbit/s per host"), 40.0, &lines)?;
+    table.notes.push(
+        "Gbit/s of payload per host. A silent failure is detected by unanswered probes.".into(),
+    );
+    report.plot(
+        "cut",
+        "A plane is cut at 10 ms, repaired at 30 ms",
+        ("ms", "Gbit/s per host"),
+        40.0,
+        &lines,
+    )?;
     report.add(table);
     Ok(())
 }
@@ -373,18 +593,41 @@ pub fn collectives(report: &mut Report, seed: u64) -> Result {
     let mut table = Table::new(
         "collectives",
         "Collectives on 64 hosts, 100 Gbit/s, 8 leaves, 8 spines: completion in ms",
-        &["collective", "loss", "metaroce", "RoCEv2, PFC", "RoCEv2, lossy", "ideal"],
+        &[
+            "collective",
+            "loss",
+            "metaroce",
+            "RoCEv2, PFC",
+            "RoCEv2, lossy",
+            "ideal",
+        ],
     );
     let wire = f64::from(4096 + 68 + crate::net::OVERHEAD) / 4096.0 / 12.5;
-    for collective in ["permutation 8 MiB", "all-to-all 64 KiB", "ring all-reduce 16 MiB"] {
-        for (name, loss) in [("0", Loss::None), ("0.1 %", Loss::Random(0.001)), ("1 %", Loss::Random(0.01))] {
+    for collective in [
+        "permutation 8 MiB",
+        "all-to-all 64 KiB",
+        "ring all-reduce 16 MiB",
+    ] {
+        for (name, loss) in [
+            ("0", Loss::None),
+            ("0.1 %", Loss::Random(0.001)),
+            ("1 %", Loss::Random(0.01)),
+        ] {
             let mut cells = Vec::new();
             let mut ideal = 0.0;
-            for kind in [Kind::Engine, Kind::Roce { lossless: true }, Kind::Roce { lossless: false }] {
+            for kind in [
+                Kind::Engine,
+                Kind::Roce { lossless: true },
+                Kind::Roce { lossless: false },
+            ] {
                 let mut spec = FabricSpec::new(HOSTS);
                 spec.hosts_per_leaf = 8;
                 spec.loss = loss;
-                let hosts = HostSpec { initial_window: 8, window: 4, ..HostSpec::default() };
+                let hosts = HostSpec {
+                    initial_window: 8,
+                    window: 4,
+                    ..HostSpec::default()
+                };
                 let mut sim = build(kind, spec, hosts, seed);
                 if collective.starts_with("perm") {
                     ideal = f64::from(8u32 << 20) * wire;

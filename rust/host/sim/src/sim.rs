@@ -5,11 +5,11 @@
 use crate::host::{allocated, Datagram, End, Heap, Qp};
 use crate::net::{Fabric, FabricSpec, Hops};
 use crate::roce::{self, RoceQp};
+use metaroce_engine::engine::seq::Msn;
 use metaroce_engine::engine::{
     hints, Config, Connection, Instant, LocalParams, RequesterAttr, RxMeta, Span, Stream,
     StreamAttr, StreamId, StreamTable,
 };
-use metaroce_engine::engine::seq::Msn;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
@@ -31,8 +31,15 @@ pub struct Endpoint {
 }
 
 enum Body {
-    Engine { to: u32, plane: u8, datagram: Datagram },
-    Roce { qp: u32, kind: roce::Kind },
+    Engine {
+        to: u32,
+        plane: u8,
+        datagram: Datagram,
+    },
+    Roce {
+        qp: u32,
+        kind: roce::Kind,
+    },
 }
 
 struct Packet {
@@ -57,7 +64,11 @@ enum Event {
 #[derive(Clone, Copy, Debug)]
 pub enum Control {
     /// The fabric of a plane fails or comes back; with `carrier` hosts see it at once.
-    Plane { plane: usize, up: bool, carrier: bool },
+    Plane {
+        plane: usize,
+        up: bool,
+        carrier: bool,
+    },
     /// A flow begins.
     Start(usize),
 }
@@ -99,7 +110,14 @@ pub struct HostSpec {
 
 impl Default for HostSpec {
     fn default() -> Self {
-        Self { paths: 8, payload: 4096, initial_window: 32, coalesce: 2 * US, grants: true, window: 16 }
+        Self {
+            paths: 8,
+            payload: 4096,
+            initial_window: 32,
+            coalesce: 2 * US,
+            grants: true,
+            window: 16,
+        }
     }
 }
 
@@ -138,7 +156,8 @@ fn scramble(a: u64) -> u64 {
 impl Sim {
     pub fn new(spec: FabricSpec, hosts: HostSpec, seed: u64) -> Self {
         // The grant's unit is KiB per millisecond. What counts is payload with headers, not gaps.
-        let share = u64::from(hosts.payload) * 1000 / u64::from(u32::from(hosts.payload) + 68 + crate::net::OVERHEAD);
+        let share = u64::from(hosts.payload) * 1000
+            / u64::from(u32::from(hosts.payload) + 68 + crate::net::OVERHEAD);
         let capacity = spec.gbps * 125_000_000 / 1024 / 1000 * share / 1000;
         let rtt = Span::from_nanos(8 * spec.delay + 20 * US);
         let n = spec.hosts;
@@ -171,7 +190,8 @@ impl Sim {
 
     fn at(&mut self, when: u64, event: Event) {
         self.serial += 1;
-        self.events.push(Reverse((when.max(self.now), self.serial, event)));
+        self.events
+            .push(Reverse((when.max(self.now), self.serial, event)));
     }
 
     /// Schedules `control`.
@@ -236,7 +256,11 @@ impl Sim {
         let window = self.hosts.window;
         for (end, to_send) in [(at, to_send), (self.ends[at].peer, 0)] {
             let e = &mut self.ends[end];
-            e.end.qps.push(Qp { msg_len, to_send, ..Qp::default() });
+            e.end.qps.push(Qp {
+                msg_len,
+                to_send,
+                ..Qp::default()
+            });
             let attr = StreamAttr {
                 local_qpn: qp as u32 + 1,
                 remote_qpn: qp as u32 + 1,
@@ -265,7 +289,8 @@ impl Sim {
                 max_rd_atomic: 1,
                 first_msn: Msn::new(0),
             };
-            e.conn.start_requester(now, e.streams[qp], &attr, &mut e.end);
+            e.conn
+                .start_requester(now, e.streams[qp], &attr, &mut e.end);
             self.after_engine(end);
         }
         qp
@@ -273,11 +298,25 @@ impl Sim {
 
     /// A flow of `messages` messages of `msg_len` bytes (`u64::MAX`: endless), all posted at `start`
     /// (`None`: none of them, see [`Reaction`]).
-    pub fn flow(&mut self, src: usize, dst: usize, msg_len: u32, messages: u64, start: Option<u64>) -> usize {
+    pub fn flow(
+        &mut self,
+        src: usize,
+        dst: usize,
+        msg_len: u32,
+        messages: u64,
+        start: Option<u64>,
+    ) -> usize {
         let id = self.flows.len();
         let (at, qp) = if self.roce_on {
             let sport = scramble(self.seed ^ id as u64) as u16;
-            self.roce.push(RoceQp::new(src, dst, sport, msg_len, self.hosts.payload, &self.fabric.spec));
+            self.roce.push(RoceQp::new(
+                src,
+                dst,
+                sport,
+                msg_len,
+                self.hosts.payload,
+                &self.fabric.spec,
+            ));
             self.by_host[src].push(id);
             (id, 0)
         } else {
@@ -353,7 +392,11 @@ impl Sim {
 
     /// Errors that applications saw.
     pub fn errors(&self) -> u64 {
-        self.ends.iter().flat_map(|e| &e.end.qps).map(|q| u64::from(q.errors)).sum()
+        self.ends
+            .iter()
+            .flat_map(|e| &e.end.qps)
+            .map(|q| u64::from(q.errors))
+            .sum()
     }
 
     fn store(&mut self, packet: Packet) -> u32 {
@@ -371,8 +414,15 @@ impl Sim {
 
     /// Moves a packet over its next hop.
     fn hop(&mut self, mut packet: Packet) {
-        let ce = if packet.ect { Some(&mut packet.ce) } else { None };
-        if let Some(when) = self.fabric.forward(self.now, &mut packet.hops, packet.bytes, ce) {
+        let ce = if packet.ect {
+            Some(&mut packet.ce)
+        } else {
+            None
+        };
+        if let Some(when) = self
+            .fabric
+            .forward(self.now, &mut packet.hops, packet.bytes, ce)
+        {
             let at = self.store(packet);
             self.at(when, Event::Arrive(at));
         }
@@ -385,11 +435,25 @@ impl Sim {
         let dst = self.ends[peer].host;
         for datagram in out.drain(..) {
             let route = datagram.route;
-            let salt = (id.min(peer) as u64) << 32 | u64::from(route.plane) << 8 | u64::from(route.port_slot);
+            let salt = (id.min(peer) as u64) << 32
+                | u64::from(route.plane) << 8
+                | u64::from(route.port_slot);
             let sport = scramble(salt) as u16;
-            let hops = self.fabric.route(host, dst, usize::from(route.plane), sport);
-            let body = Body::Engine { to: peer as u32, plane: route.plane, datagram };
-            self.hop(Packet { hops, bytes: datagram.len, ect: datagram.ect, ce: false, body });
+            let hops = self
+                .fabric
+                .route(host, dst, usize::from(route.plane), sport);
+            let body = Body::Engine {
+                to: peer as u32,
+                plane: route.plane,
+                datagram,
+            };
+            self.hop(Packet {
+                hops,
+                bytes: datagram.len,
+                ect: datagram.ect,
+                ce: false,
+                body,
+            });
         }
         self.ends[id].end.out = out;
         let e = &mut self.ends[id];
@@ -443,8 +507,17 @@ impl Sim {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Arrive(at) => {
-                let nothing = Body::Roce { qp: 0, kind: roce::Kind::Cnp };
-                let blank = Packet { hops: Hops::default(), bytes: 0, ect: false, ce: false, body: nothing };
+                let nothing = Body::Roce {
+                    qp: 0,
+                    kind: roce::Kind::Cnp,
+                };
+                let blank = Packet {
+                    hops: Hops::default(),
+                    bytes: 0,
+                    ect: false,
+                    ce: false,
+                    body: nothing,
+                };
                 let packet = std::mem::replace(&mut self.packets[at as usize], blank);
                 self.free.push(at);
                 if !self.fabric.survives(&packet.hops) {
@@ -479,7 +552,11 @@ impl Sim {
             }
             Event::Control(at) => match self.controls[at as usize] {
                 Control::Start(flow) => {
-                    let messages = if matches!(self.reaction, Reaction::Ring { .. }) { 1 } else { self.flows[flow].messages };
+                    let messages = if matches!(self.reaction, Reaction::Ring { .. }) {
+                        1
+                    } else {
+                        self.flows[flow].messages
+                    };
                     self.post(flow, messages);
                 }
                 Control::Plane { plane, up, carrier } => {
@@ -504,10 +581,18 @@ impl Sim {
     fn deliver(&mut self, packet: Packet) {
         self.packets_delivered += 1;
         match packet.body {
-            Body::Engine { to, plane, datagram } => {
+            Body::Engine {
+                to,
+                plane,
+                datagram,
+            } => {
                 let now = self.instant();
                 let e = &mut self.ends[to as usize];
-                let meta = RxMeta { len: datagram.len, ce: packet.ce, plane };
+                let meta = RxMeta {
+                    len: datagram.len,
+                    ce: packet.ce,
+                    plane,
+                };
                 let before = e.end.out.len();
                 let head = &datagram.head[..usize::from(datagram.head_len)];
                 e.conn.handle_datagram(now, &meta, head, &mut e.end);
@@ -519,7 +604,9 @@ impl Sim {
                     let when = self.now + self.hosts.coalesce;
                     self.at(when, Event::Burst(to));
                 }
-                if self.ends[to as usize].end.out.len() != before || !self.ends[to as usize].end.arrived.is_empty() {
+                if self.ends[to as usize].end.out.len() != before
+                    || !self.ends[to as usize].end.arrived.is_empty()
+                {
                     self.after_engine(to as usize);
                 }
             }
@@ -531,7 +618,13 @@ impl Sim {
                 for kind in reply.into_iter().flatten() {
                     let hops = self.fabric.route(dst, src, 0, sport);
                     let body = Body::Roce { qp, kind };
-                    self.hop(Packet { hops, bytes: roce::HEADER, ect: false, ce: false, body });
+                    self.hop(Packet {
+                        hops,
+                        bytes: roce::HEADER,
+                        ect: false,
+                        ce: false,
+                        body,
+                    });
                 }
                 for _ in 0..done {
                     self.received(qp as usize);
@@ -548,7 +641,8 @@ impl Sim {
         let e = &mut self.ends[id];
         e.burst = false;
         if self.hosts.grants && std::mem::take(&mut e.heard) {
-            e.conn.set_grant(self.receivers[e.host].on_burst(now, &mut e.member));
+            e.conn
+                .set_grant(self.receivers[e.host].on_burst(now, &mut e.member));
         }
         e.conn.end_of_burst(now, &mut e.end);
         self.after_engine(id);
@@ -588,8 +682,17 @@ impl Sim {
             let (kind, bytes) = q.send(self.now);
             let timer = q.arm(self.now);
             self.nic_turn[host] = (turn + 1) % n;
-            let body = Body::Roce { qp: qp as u32, kind };
-            self.hop(Packet { hops, bytes, ect: true, ce: false, body });
+            let body = Body::Roce {
+                qp: qp as u32,
+                kind,
+            };
+            self.hop(Packet {
+                hops,
+                bytes,
+                ect: true,
+                ce: false,
+                body,
+            });
             if let Some(at) = timer {
                 self.at(at, Event::RoceTimer(qp as u32));
             }
@@ -606,15 +709,29 @@ impl Sim {
 pub fn state_bytes(hosts: HostSpec, window: u16) -> (usize, usize, usize) {
     let fixed = size_of::<Connection<Heap, End>>();
     let before = allocated();
-    let config = Config { paths: hosts.paths, max_payload: hosts.payload, ..Config::default() };
+    let config = Config {
+        paths: hosts.paths,
+        max_payload: hosts.payload,
+        ..Config::default()
+    };
     let Ok(table) = StreamTable::<Heap, End>::new(1);
     let table_bytes = allocated() - before;
-    let local = LocalParams { conn_id: 1, epoch: 1, seed: 1 };
+    let local = LocalParams {
+        conn_id: 1,
+        epoch: 1,
+        seed: 1,
+    };
     let Ok(conn) = Connection::new(&config, local, table);
     let buffers = allocated() - before - table_bytes;
     drop(conn);
     let before = allocated();
-    let attr = StreamAttr { local_qpn: 1, remote_qpn: 1, first_msn: Msn::new(0), window, responses: 16 };
+    let attr = StreamAttr {
+        local_qpn: 1,
+        remote_qpn: 1,
+        first_msn: Msn::new(0),
+        window,
+        responses: 16,
+    };
     let Ok(stream) = Stream::<Heap, End>::new(0, &attr);
     drop(stream);
     (fixed, buffers, allocated() - before + table_bytes)
