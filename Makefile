@@ -5,7 +5,7 @@
 .DEFAULT_GOAL := help
 TESTS := $(filter-out lib run,$(basename $(notdir $(wildcard selftests/*.sh))))
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo test setup modules provider install selftest selftests pyverbs engine-test fuzz sim bench lint shell clean distclean
+.PHONY: help demo test setup modules provider install selftest selftests pyverbs engine-test fuzz sim bench lossbench lint shell clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -55,6 +55,9 @@ sim: ## network simulations: tables, and plots under out/sim
 
 bench: ## speed beside rxe, siw and TCP (QUICK=1, BASE=old bench.json)
 	@qemu/bench.sh
+
+lossbench: ## lossy and multipath networks in virtual time, with peers (QUICK=1: a few cases)
+	@qemu/lossbench.sh $(LOSSBENCH_ARGS)
 
 lint: ## shell, C and Rust checks
 	@qemu/lint.sh
