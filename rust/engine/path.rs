@@ -359,14 +359,7 @@ impl<S: Store> TxPath<S> {
         let Some(sent) = self.probes_sent.get(serial as usize % PROBES).copied() else {
             return false;
         };
-        let rtt = now
-            .since(sent.at)
-            .as_nanos()
-            .saturating_sub(delay.as_nanos());
-        self.rtt.sample(now, Span::from_nanos(rtt));
-        if !sent.order.precedes(self.epoch_base) && self.arrived.precedes(sent.order) {
-            self.arrived = sent.order;
-        }
+        self.note_transmission(now, sent.at, sent.order, delay);
         true
     }
 
@@ -381,15 +374,17 @@ impl<S: Store> TxPath<S> {
         if slot.tx_count != tx {
             return false;
         }
-        let rtt = now
-            .since(slot.sent_at)
-            .as_nanos()
-            .saturating_sub(delay.as_nanos());
-        self.rtt.sample(now, Span::from_nanos(rtt));
-        if !slot.order.precedes(self.epoch_base) && self.arrived.precedes(slot.order) {
-            self.arrived = slot.order;
-        }
+        self.note_transmission(now, slot.sent_at, slot.order, delay);
         true
+    }
+
+    /// A transmission has arrived; its answer waited for `delay` at the peer.
+    fn note_transmission(&mut self, now: Instant, at: Instant, order: TxOrder, delay: Span) {
+        let rtt = now.since(at).as_nanos().saturating_sub(delay.as_nanos());
+        self.rtt.sample(now, Span::from_nanos(rtt));
+        if !order.precedes(self.epoch_base) && self.arrived.precedes(order) {
+            self.arrived = order;
+        }
     }
 
     /// Handles an acknowledgement up to `cum`; hands each newly acknowledged slot to `acked`. False if
