@@ -171,8 +171,8 @@ static int rendezvous(const struct options *opt)
 	unsigned int tries;
 
 	if (fd < 0 || strlen(opt->socket) >= sizeof(sa.sun_path))
-		die("no rendezvous at %s", opt->socket);
-	strcpy(sa.sun_path, opt->socket);
+		die("no meeting point at %s", opt->socket);
+	memcpy(sa.sun_path, opt->socket, strlen(opt->socket) + 1);
 	if (opt->server) {
 		unlink(opt->socket);
 		if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) || listen(fd, 1))
@@ -654,7 +654,7 @@ static unsigned int number(const char *text)
 	unsigned long n = strtoul(text, &end, 0);
 
 	if (*end || n > UINT32_MAX)
-		die("'%s' is not a number", text);
+		die("'%s' is not numeric", text);
 	return (unsigned int)n;
 }
 
@@ -679,22 +679,55 @@ static void parse(struct options *opt, int argc, char **argv)
 	};
 	while ((c = getopt_long(argc, argv, "", names, NULL)) != -1) {
 		switch (c) {
-		case 's': opt->server = true; break;
-		case 'd': opt->device = optarg; break;
-		case 'g': opt->gid = number(optarg); break;
-		case 'u': opt->socket = optarg; break;
-		case 'q': opt->qps = number(optarg); break;
-		case 'S': opt->size = number(optarg); break;
-		case 'D': opt->depth = number(optarg); break;
-		case 'w': opt->warm_ms = number(optarg); break;
-		case 't': opt->ms = number(optarg); break;
-		case 'b': opt->bin_ms = number(optarg); break;
-		case 'x': opt->drain_ms = number(optarg); break;
-		case 'T': opt->timeout = number(optarg); break;
-		case 'R': opt->retry = number(optarg); break;
-		case 'c': opt->cm = true; opt->address = optarg; break;
-		case 'p': opt->port = number(optarg); break;
-		case 'a': opt->at_ns = strtoull(optarg, NULL, 0); break;
+		case 's':
+			opt->server = true;
+			break;
+		case 'd':
+			opt->device = optarg;
+			break;
+		case 'g':
+			opt->gid = number(optarg);
+			break;
+		case 'u':
+			opt->socket = optarg;
+			break;
+		case 'q':
+			opt->qps = number(optarg);
+			break;
+		case 'S':
+			opt->size = number(optarg);
+			break;
+		case 'D':
+			opt->depth = number(optarg);
+			break;
+		case 'w':
+			opt->warm_ms = number(optarg);
+			break;
+		case 't':
+			opt->ms = number(optarg);
+			break;
+		case 'b':
+			opt->bin_ms = number(optarg);
+			break;
+		case 'x':
+			opt->drain_ms = number(optarg);
+			break;
+		case 'T':
+			opt->timeout = number(optarg);
+			break;
+		case 'R':
+			opt->retry = number(optarg);
+			break;
+		case 'c':
+			opt->cm = true;
+			opt->address = optarg;
+			break;
+		case 'p':
+			opt->port = number(optarg);
+			break;
+		case 'a':
+			opt->at_ns = strtoull(optarg, NULL, 0);
+			break;
 		case 'o':
 			if (!strcmp(optarg, "write"))
 				opt->op = OP_WRITE;
