@@ -4,7 +4,8 @@
 # Variables: QUICK=1 (few cases, one round), BASE=FILE (an earlier bench.json,
 # to show what changed), BENCH_MODE=icount (guest time counted in instructions,
 # repeatable) or multi (multi-threaded emulation: only ratios mean something,
-# and they are noisy), and those at the head of qemu/bench-guest.sh.
+# and they are noisy), PROFILE=1 (also instructions by function, bench-profile.md;
+# the larger BENCH_SCALE, the less of it is the start of the tools), and those at the head of qemu/bench-guest.sh.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 mode=${BENCH_MODE:-icount}
@@ -31,8 +32,20 @@ step_siw() { "$QEMU_DIR/build.sh" siw; }
 build_steps
 step siw always step_siw "building siw for comparison"
 
+step_plugin() {
+	mkdir -p "$BUILD"
+	in_buildroot gcc -shared -fPIC -O2 -Wall -Wextra -fvisibility=hidden \
+		-o "$BUILD/profile-plugin.so" "$QEMU_DIR/profile-plugin.c"
+}
+results=$OUT/tests/bench-guest.sh
+BENCH_PROFILE=${PROFILE:-}
+if [[ -n $BENCH_PROFILE ]]; then
+	step plugin always step_plugin "building the plugin that counts instructions"
+	run_args+=(--qemu-arg=-plugin --qemu-arg="file=$BUILD/profile-plugin.so,dir=$results")
+fi
+
 settings=
-for name in REPS MTUS OFFLOADS CASES DRIVERS PARAMS SCALE LIMIT; do
+for name in REPS MTUS OFFLOADS CASES DRIVERS PARAMS SCALE LIMIT PROFILE; do
 	var=BENCH_$name
 	[[ -z ${!var:-} ]] || settings+=" $var=$(printf '%q' "${!var}")"
 done
@@ -41,5 +54,10 @@ METAROCE_MORE_MODULES=$BUILD/siw/siw.ko METAROCE_ENV=${settings# } \
 	"$QEMU_DIR/run.sh" "${run_args[@]}" --timeout "${BENCH_TIMEOUT:-14400}" \
 	--script "$QEMU_DIR/bench-guest.sh" || rc=$?
 python3 "$QEMU_DIR/bench.py" "${base[@]}" --json "$OUT/bench.json" --table "$OUT/bench.md" \
-	"$OUT/tests/bench-guest.sh/samples.jsonl"
+	"$results/samples.jsonl"
+if [[ -n $BENCH_PROFILE ]]; then
+	python3 "$QEMU_DIR/profile.py" --kallsyms "$results/kallsyms" "$results"/profile.*.n* \
+		>"$OUT/bench-profile.md"
+	say "instructions by function: $OUT/bench-profile.md"
+fi
 exit "$rc"
