@@ -7,9 +7,6 @@
  * Arguments: dir=DIR. A file DIR/profile.start begins to count and
  * DIR/profile.NAME.stop writes DIR/profile.NAME ("address instructions" a
  * line); each is removed when that is done, which tells the guest.
- *
- * The declarations are those of QEMU's plugin interface, version 1
- * (docs/devel/tcg-plugins.rst), whose header Debian's QEMU 7.2 does not ship.
  */
 #include <dirent.h>
 #include <inttypes.h>
@@ -20,21 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "profile-plugin.h"
+
 #define EXPORT __attribute__((visibility("default")))
-
-typedef uint64_t qemu_plugin_id_t;
-struct qemu_plugin_tb;
-struct qemu_info;
-enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64 };
-
-void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
-					   void (*cb)(qemu_plugin_id_t id,
-						      struct qemu_plugin_tb *tb));
-void qemu_plugin_register_vcpu_tb_exec_inline(struct qemu_plugin_tb *tb,
-					      enum qemu_plugin_op op,
-					      void *ptr, uint64_t imm);
-size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
-uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
 
 EXPORT int qemu_plugin_version = 1;
 
@@ -94,7 +79,7 @@ static void take(const char *path)
 		struct entry *e;
 
 		for (e = table[i]; e; e = e->next) {
-			uint64_t n = *(volatile uint64_t *)&e->count;
+			uint64_t n = __atomic_load_n(&e->count, __ATOMIC_RELAXED);
 
 			if (!path)
 				e->base = n;

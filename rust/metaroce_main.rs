@@ -62,6 +62,10 @@ module! {
             default: 8,
             description: "Paths of a connection, 4 to 64",
         },
+        ack_delay: u8 {
+            default: 1,
+            description: "Delay acknowledgements that the peer does not wait for (0: never)",
+        },
     },
 }
 
@@ -138,6 +142,7 @@ impl kernel::Module for Metaroce {
         let settings = datapath::Settings {
             port: *module_parameters::port.value_ref(),
             paths: *module_parameters::paths.value_ref(),
+            ack_delay: *module_parameters::ack_delay.value_ref() != 0,
         };
         if settings.port == 0 || !(4..=64).contains(&settings.paths) {
             pr_err!("parameter out of range: port 1 to 65535, paths 4 to 64\n");

@@ -22,6 +22,7 @@ use super::{
 use crate::{
     engine::{
         hints::Member,
+        wire::ACK_DELAY,
         Connection,
         Handled,
         Instant,
@@ -63,6 +64,8 @@ const LINGER_NS: u64 = 5_000_000_000;
 
 /// Datagrams after which an acknowledgement does not wait for the end of the burst any longer.
 const BURST: u32 = 16;
+/// The same while the peer says that nobody waits for it.
+const LAZY_BURST: u32 = 32;
 
 /// The engine instance of a connection.
 pub(super) type Engine = Connection<KernelStore, ConnHost>;
@@ -112,6 +115,10 @@ pub(super) struct Live {
     member: Member,
     /// Datagrams received since the engine was last told that a burst is over.
     burst: u32,
+    /// When the engine is to be told so at the latest, if it may wait.
+    end_by: Option<Instant>,
+    /// Whether acknowledgements that nobody waits for are delayed at all.
+    lazy: bool,
     /// Length of the longest datagram so far, in bytes.
     longest: u32,
 }
@@ -120,6 +127,7 @@ impl Live {
     /// Acknowledges what was received since the last call and sends what may be sent now.
     fn end_of_burst(&mut self, now: Instant) {
         self.burst = 0;
+        self.end_by = None;
         let grant = self.hints.grant(now, &mut self.member);
         self.engine.set_grant(grant);
         self.engine.end_of_burst(now, &mut self.host);
@@ -137,10 +145,10 @@ impl Live {
     /// Makes the timer fire no later than the engine wants. A timer that fires
     /// early costs less than moving it with every packet.
     fn rearm(&mut self) {
-        let Some(deadline) = self.engine.next_deadline() else {
+        let deadline = Instant::earliest(self.engine.next_deadline(), self.end_by);
+        let Some(deadline) = deadline.map(Instant::as_nanos) else {
             return;
         };
-        let deadline = deadline.as_nanos();
         if self.armed.is_none_or(|armed| deadline < armed) {
             self.armed = Some(deadline);
             self.softirq.arm(deadline);
@@ -171,6 +179,7 @@ impl Conn {
         engine: Engine,
         host: ConnHost,
         hints: Arc<Hints>,
+        lazy: bool,
     ) -> Result {
         // Memory first: the timer object must not be made and then dropped.
         let room = KBox::<Live>::new_uninit(GFP_KERNEL)?;
@@ -185,6 +194,8 @@ impl Conn {
                 hints,
                 member: Member::default(),
                 burst: 0,
+                end_by: None,
+                lazy,
                 longest: 0,
             },
         );
@@ -234,12 +245,17 @@ impl Conn {
             .handle_datagram(now, &meta, head, &mut live.host);
         let packet = live.host.packet.take();
         live.finish();
-        // A short datagram ends a message or is one: what it leads to must not wait. In a run
-        // of full ones the rest of the burst is waited for, but not for long.
+        // A short datagram ends a message or is one: what it leads to must not wait, unless the
+        // peer says so. In a run of full ones the rest of the burst is waited for, but not for long.
         live.burst = live.burst.saturating_add(1);
         let full = info.len >= live.longest;
         live.longest = live.longest.max(info.len);
-        if full && live.burst < BURST {
+        if live.lazy && live.burst < LAZY_BURST && live.engine.may_wait() {
+            if live.end_by.is_none() {
+                live.end_by = Some(now.after(ACK_DELAY));
+                live.rearm();
+            }
+        } else if full && live.burst < BURST {
             live.softirq.raise();
         } else {
             live.end_of_burst(now);
@@ -315,6 +331,9 @@ impl SoftirqCalls for Conn {
     fn on_timer(&self) {
         self.with(|live, now| {
             live.armed = None;
+            if live.end_by.is_some_and(|at| at <= now) {
+                live.end_of_burst(now);
+            }
             live.engine.handle_timeout(now, &mut live.host);
         });
     }

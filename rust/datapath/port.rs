@@ -369,7 +369,7 @@ impl Port {
             };
             let engine = Engine::new(&config, local, StreamTable::new(FIRST_STREAMS)?)?;
             shared.insert_peer(key, conn.clone())?;
-            conn.start(engine, host, self.hints.clone())
+            conn.start(engine, host, self.hints.clone(), shared.settings.ack_delay)
         };
         if let Err(e) = start() {
             shared.remove(&conn);

@@ -52,6 +52,8 @@ pub struct Settings {
     pub port: u16,
     /// Paths of a new connection, 4..=64.
     pub paths: u8,
+    /// Whether acknowledgements that the peer does not wait for are delayed.
+    pub ack_delay: bool,
 }
 
 /// Between which two addresses, in which namespace, a connection runs.

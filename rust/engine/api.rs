@@ -85,6 +85,9 @@ pub struct Request {
     pub fence: bool,
     /// Ask for a solicited event at the responder.
     pub solicited: bool,
+    /// The embedder reports success too, so that someone may wait for it: the acknowledgement of the
+    /// last packet is not to be delayed.
+    pub signaled: bool,
     /// Status of an [`Opcode::Local`] request. Anything but `Success` fails the stream.
     pub local: WcStatus,
 }

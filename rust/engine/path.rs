@@ -713,6 +713,11 @@ impl RxPath {
         }
     }
 
+    /// Whether something before the last packet is missing.
+    pub fn has_gaps(&self) -> bool {
+        !self.bits.is_empty()
+    }
+
     /// Packets since the last report.
     pub fn unreported(&self) -> u32 {
         self.unreported

@@ -254,6 +254,7 @@ impl Qp {
             dev: &self.dev,
             pd: self.pd,
             reads: self.max_rd_atomic.load(Relaxed) != 0,
+            signal_all: self.signal_all,
         };
         self.sq.lock().pull(&cx)
     }

@@ -44,6 +44,8 @@ pub(super) struct Context<'a> {
     pub(super) pd: u32,
     /// Whether READs and atomics are possible at all (`max_rd_atomic` is not 0).
     pub(super) reads: bool,
+    /// Whether each request reports its completion.
+    pub(super) signal_all: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -226,6 +228,7 @@ impl SendQueue {
             wqe: WqeId(u64::from(index)),
             fence: wqe.send_flags & abi::send_flags::FENCE != 0,
             solicited: wqe.send_flags & abi::send_flags::SOLICITED != 0,
+            signaled: cx.signal_all || wqe.send_flags & abi::send_flags::SIGNALED != 0,
             ..Request::default()
         };
         if let Err(status) = self.load(cx, index, &wqe, &mut request) {

@@ -94,6 +94,8 @@ pub struct Connection<S: Store, H: Host> {
     scan_at: Option<Instant>,
     scanned: Instant,
     silent: bool,
+    /// Something has arrived since the last end of a burst that is to be answered at once.
+    urgent: bool,
     random: u64,
 }
 
@@ -138,6 +140,7 @@ impl<S: Store, H: Host> Connection<S, H> {
             scan_at: None,
             scanned: Instant::default(),
             silent: false,
+            urgent: false,
             random: local.seed,
         };
         conn.local_tag = conn.draw() as u32;

@@ -7,7 +7,7 @@ use super::super::path::{Arrival, Content};
 use super::super::seq::Psn;
 use super::super::time::Instant;
 use super::super::wire::{
-    self, Ack, Common, Data, Kind, Nak, NakReason, Packet, ACK_LEN, FLAG_PROBE, NAK_LEN,
+    self, Ack, Common, Data, Kind, Nak, NakReason, Packet, ACK_LEN, FLAG_LAZY, FLAG_PROBE, NAK_LEN,
 };
 use super::{initial_route, Connection};
 
@@ -61,14 +61,29 @@ impl<S: Store, H: Host> Connection<S, H> {
         }
         self.heard = now;
         self.silent = false;
-        match packet {
+        let lazy = common.flags & FLAG_LAZY != 0 && matches!(packet, Packet::Data(_)) && !meta.ce;
+        let handled = match packet {
             Packet::Data(data) => self.on_sequenced(now, meta, &common, Some(&data), host),
             Packet::Void => self.on_sequenced(now, meta, &common, None, host),
             Packet::Probe => self.on_probe(now, meta, &common, host),
             Packet::Ack(ack) => self.on_ack(now, &common, &ack, host),
             Packet::Nak(nak) => self.on_nak(now, &common, nak, host),
             _ => Handled::Ignored,
-        }
+        };
+        // After a gap the sender learns of a loss by each acknowledgement.
+        let in_order = self
+            .paths
+            .get(usize::from(common.path))
+            .is_some_and(|path| !path.rx.has_gaps());
+        self.urgent |= !(lazy && in_order && handled == Handled::Accepted);
+        handled
+    }
+
+    /// Whether the end of the burst may wait for more packets, until [`wire::ACK_DELAY`] after the first: the
+    /// peer has said of all packets since the last one that nobody waits for
+    /// their acknowledgement, and there is nothing to send.
+    pub fn may_wait(&self) -> bool {
+        !self.urgent && self.repair == 0 && self.streams.front().is_none()
     }
 
     fn on_sequenced(
@@ -294,6 +309,7 @@ impl<S: Store, H: Host> Connection<S, H> {
 
     /// Ends a burst of datagrams: sends what acknowledgements are due and all data that the windows now allow.
     pub fn end_of_burst(&mut self, now: Instant, host: &mut H) {
+        self.urgent = false;
         while self.ack_due != 0 {
             let path = self.ack_due.trailing_zeros();
             self.send_ack(now, u8::try_from(path).unwrap_or(0), host);

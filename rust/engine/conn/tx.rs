@@ -7,7 +7,7 @@ use super::super::path::{Content, TxSlot};
 use super::super::seq::Psn;
 use super::super::stream::{Piece, Stream};
 use super::super::time::Instant;
-use super::super::wire::{Kind, MAX_DATA_HEADER, MAX_HEADER};
+use super::super::wire::{Kind, FLAG_LAZY, MAX_DATA_HEADER, MAX_HEADER};
 use super::{Connection, StreamId};
 
 /// Packets in flight before the receiver has answered with a grant: hundreds may begin at once.
@@ -164,6 +164,11 @@ impl<S: Store, H: Host> Connection<S, H> {
             return;
         };
         common.flags = path.tx.epoch_bit();
+        // While half of the window is free, nothing of the path waits for an acknowledgement.
+        if slot.tx_count == 0 && self.grant_in == 0 && path.tx.inflight() < path.tx.cc.window() / 2
+        {
+            common.flags |= FLAG_LAZY;
+        }
         common.tx_count = slot.tx_count.wrapping_add(1);
         let route = path.tx.route;
         let mut buf = [0u8; MAX_HEADER];
@@ -254,7 +259,7 @@ fn next_piece<S: Store, H: Host>(
 fn build<'a, S: Store, H: Host>(
     stream: &'a Stream<S, H>,
     slot: &TxSlot,
-    common: super::super::wire::Common,
+    mut common: super::super::wire::Common,
     buf: &mut [u8],
     payload: &mut PayloadSource<'a, H::Qp, H::Target>,
 ) -> Option<usize> {
@@ -265,6 +270,10 @@ fn build<'a, S: Store, H: Host>(
             let (d, req) = stream.requester.describe(slot.index, slot.attempt)?;
             data = d;
             data.offset = slot.offset;
+            let last = slot.offset.saturating_add(slot.len) >= req.len;
+            if (last && req.signaled) || !stream.requester.has_slack() {
+                common.flags &= !FLAG_LAZY;
+            }
             if slot.len > 0 {
                 *payload = PayloadSource::Request {
                     qp: &stream.qp,
@@ -283,6 +292,9 @@ fn build<'a, S: Store, H: Host>(
             };
             let packet = stream.responder.describe(&piece)?;
             data = packet.data;
+            if slot.offset.saturating_add(slot.len) >= data.total {
+                common.flags &= !FLAG_LAZY;
+            }
             if let (Some(target), true) = (packet.source, slot.len > 0) {
                 *payload = PayloadSource::Remote {
                     qp: &stream.qp,

@@ -133,6 +133,11 @@ impl<S: Store> Requester<S> {
         self.next.distance(self.una)
     }
 
+    /// Whether at least half of the ring is free: nothing waits for a request to complete.
+    pub(crate) fn has_slack(&self) -> bool {
+        self.outstanding() <= self.mask.wrapping_add(1) / 2
+    }
+
     fn get(&self, idx: ReqIdx) -> Option<&TxMsg> {
         if !idx.within(self.una, self.outstanding()) {
             return None;

@@ -24,6 +24,8 @@ mod data;
 pub use control::{Ack, Handshake, Nak, NakReason, ACK_LEN, HANDSHAKE_LEN, NAK_LEN};
 pub use data::{Data, Op, Operands, MAX_DATA_HEADER};
 
+use super::time::Span;
+
 /// Version of the format.
 pub const VERSION: u8 = 1;
 /// Bytes of the common header.
@@ -37,6 +39,11 @@ pub const FLAG_EPOCH: u8 = 0x01;
 pub const FLAG_SOLICITED: u8 = 0x02;
 /// Flag of ACK: what arrived last is a PROBE; its number and try are echoed.
 pub const FLAG_PROBE: u8 = 0x04;
+/// Flag of DATA: nobody waits for the acknowledgement, it may be late by [`ACK_DELAY`].
+pub const FLAG_LAZY: u8 = 0x08;
+/// So long at most the acknowledgement of packets with [`FLAG_LAZY`] is delayed. Well below the shortest
+/// probe time-out.
+pub const ACK_DELAY: Span = Span::from_micros(100);
 
 /// Why a datagram is not a packet of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -361,6 +361,16 @@ pub struct Node {
     pub host: TestHost,
     pub streams: HashMap<u32, StreamId>,
     pub alive: bool,
+    /// When its receive burst ends at the latest, while the engine lets it wait.
+    pub end_by: Option<u64>,
+}
+
+impl Node {
+    /// When it is to be called.
+    fn deadline(&self) -> Option<u64> {
+        let engine = self.conn.next_deadline().map(|d| d.as_nanos());
+        engine.into_iter().chain(self.end_by).min()
+    }
 }
 
 /// All of it.
@@ -426,6 +436,7 @@ impl World {
             host: TestHost::new(),
             streams: HashMap::new(),
             alive: true,
+            end_by: None,
         }
     }
 
@@ -655,7 +666,7 @@ impl World {
             .iter()
             .enumerate()
             .filter(|(_, n)| n.alive)
-            .filter_map(|(i, n)| n.conn.next_deadline().map(|d| (d.as_nanos(), i)))
+            .filter_map(|(i, n)| n.deadline().map(|d| (d, i)))
             .min();
         let at = match (wire_at, timer) {
             (Some(w), Some((t, _))) => w.min(t),
@@ -687,13 +698,21 @@ impl World {
             }
             let now = self.instant();
             let n = &mut self.nodes[to];
-            if n.alive {
+            if n.alive && n.conn.may_wait() {
+                let late = now.after(wire::ACK_DELAY).as_nanos();
+                n.end_by = n.end_by.or(Some(late));
+            } else if n.alive {
+                n.end_by = None;
                 n.conn.end_of_burst(now, &mut n.host);
             }
             self.flush(to);
         } else if let Some((_, i)) = timer {
             let now = self.instant();
             let n = &mut self.nodes[i];
+            if n.end_by.is_some_and(|at| at <= now.as_nanos()) {
+                n.end_by = None;
+                n.conn.end_of_burst(now, &mut n.host);
+            }
             n.conn.handle_timeout(now, &mut n.host);
             self.flush(i);
         }

@@ -2,7 +2,7 @@
 
 //! Named scenarios.
 
-use metaroce_engine::engine::{api::*, Span};
+use metaroce_engine::engine::{api::*, wire::ACK_DELAY, Span};
 use metaroce_model::*;
 
 fn lossy(loss_ppm: u32) -> Net {
@@ -632,6 +632,39 @@ fn garbage_never_panics() {
         }
     }
     let _ = Span::ZERO;
+}
+
+/// An acknowledgement waits only while nobody waits for it.
+#[test]
+fn acknowledgements_are_late_only_if_not_awaited() {
+    let time = |signaled: bool| {
+        let mut w = World::new(7, Net::default(), false, Config::default());
+        w.open(0);
+        w.open(1);
+        w.pair(11, 22, &requester(500, 7));
+        w.post_recv(1, 22, 20, 100);
+        let mut spent = 0;
+        for k in 0..20 {
+            let req = Request {
+                wqe: WqeId(k),
+                opcode: Opcode::SendImm,
+                len: 100,
+                imm: k as u32,
+                signaled,
+                ..Request::default()
+            };
+            w.post(0, 11, req, message(k, 100));
+            let before = w.now;
+            assert!(w.run(100, |w| w.qp(0, 11).done.len() as u64 > k));
+            // The first one waits for the handshake.
+            spent += if k > 0 { w.now - before } else { 0 };
+        }
+        spent
+    };
+    let delay = ACK_DELAY.as_nanos();
+    let (awaited, not) = (time(true), time(false));
+    assert!(not >= awaited + 19 * (delay - 5_000), "{not} {awaited}");
+    assert!(not <= awaited + 19 * (delay + 5_000), "{not} {awaited}");
 }
 
 /// Found by the property test: the only path's acknowledgements all go into a dead port.
