@@ -66,6 +66,10 @@ module! {
             default: 1,
             description: "Delay acknowledgements that the peer does not wait for (0: never)",
         },
+        tx_bursts: u8 {
+            default: 1,
+            description: "Send bursts by UDP segmentation offload (0: each packet alone)",
+        },
     },
 }
 
@@ -142,6 +146,7 @@ impl kernel::Module for Metaroce {
         let settings = datapath::Settings {
             port: *module_parameters::port.value_ref(),
             paths: *module_parameters::paths.value_ref(),
+            tx_bursts: *module_parameters::tx_bursts.value_ref() != 0,
             ack_delay: *module_parameters::ack_delay.value_ref() != 0,
         };
         if settings.port == 0 || !(4..=64).contains(&settings.paths) {

@@ -140,6 +140,7 @@ impl Live {
                 self.engine.fail(link.id(), &mut self.host);
             }
         }
+        self.host.flush();
     }
 
     /// Makes the timer fire no later than the engine wants. A timer that fires

@@ -65,6 +65,23 @@ pub(super) struct ConnHost {
     flow: Flow,
     family: Family,
     counters: Arc<PortCounters>,
+    /// Whether datagrams of one path leave as a burst.
+    bursts: bool,
+    /// Not yet handed to the network.
+    pending: Option<Pending>,
+}
+
+/// A packet that may grow into a burst.
+struct Pending {
+    packet: TxPacket,
+    slot: usize,
+    ect: bool,
+    /// Bytes of its first datagram.
+    size: u32,
+    /// Datagrams in it.
+    count: u32,
+    /// The last datagram was shorter.
+    closed: bool,
 }
 
 impl ConnHost {
@@ -73,6 +90,7 @@ impl ConnHost {
         sockets: Arc<Sockets>,
         flow: Flow,
         counters: Arc<PortCounters>,
+        bursts: bool,
     ) -> Result<Self> {
         let family = if flow.dst.is_v4() {
             Family::V4
@@ -92,6 +110,8 @@ impl ConnHost {
             flow,
             family,
             counters,
+            bursts,
+            pending: None,
         })
     }
 
@@ -184,64 +204,111 @@ impl ConnHost {
         }
     }
 
-    fn build(
-        &self,
+    /// Writes header and payload of a datagram into `room`, which has their length.
+    fn fill(
         packet: &Transmit<'_, Arc<Qp>, Target>,
-    ) -> core::result::Result<TxPacket, TxOutcome> {
-        let header_len = u32::try_from(packet.header.len()).map_err(|_| TxOutcome::Dropped)?;
-        let len = header_len
-            .checked_add(packet.payload.len())
+        room: &mut [u8],
+    ) -> core::result::Result<(), TxOutcome> {
+        let (head, rest) = room
+            .split_at_mut_checked(packet.header.len())
             .ok_or(TxOutcome::Dropped)?;
-        let mut skb = TxPacket::alloc(len).ok_or(TxOutcome::Dropped)?;
-        skb.append(packet.header).ok_or(TxOutcome::Dropped)?;
-        let filled = match packet.payload {
-            PayloadSource::None => return Ok(skb),
+        head.copy_from_slice(packet.header);
+        match packet.payload {
+            PayloadSource::None => Ok(()),
             PayloadSource::Request {
                 qp,
                 wqe,
                 offset,
                 len,
-            } => skb.append_with(len, |room| {
-                Self::gather(room, |f| qp.send_segments(wqe, offset, len, f))
-            }),
+            } => Self::gather(rest, |f| qp.send_segments(wqe, offset, len, f)),
             PayloadSource::Remote {
                 qp,
                 target,
                 offset,
                 len,
-            } => skb.append_with(len, |room| {
-                Self::gather(room, |f| {
-                    qp.target_segments(target, offset, len, |slice| f(Segment::Page(slice)))
-                })
+            } => Self::gather(rest, |f| {
+                qp.target_segments(target, offset, len, |slice| f(Segment::Page(slice)))
             }),
-        };
-        match filled {
-            Some(Ok(())) => Ok(skb),
-            Some(Err(_)) => Err(TxOutcome::Fault),
-            None => Err(TxOutcome::Dropped),
         }
+        .map_err(|_| TxOutcome::Fault)
     }
 
-    fn send(&mut self, packet: &Transmit<'_, Arc<Qp>, Target>) -> TxOutcome {
-        let skb = match self.build(packet) {
-            Ok(skb) => skb,
-            Err(outcome) => return outcome,
-        };
+    fn queue(
+        &mut self,
+        packet: &Transmit<'_, Arc<Qp>, Target>,
+    ) -> core::result::Result<(), TxOutcome> {
+        let header_len = u32::try_from(packet.header.len()).map_err(|_| TxOutcome::Dropped)?;
+        let len = header_len
+            .checked_add(packet.payload.len())
+            .ok_or(TxOutcome::Dropped)?;
         let slot = usize::from(packet.route.port_slot);
-        let Some(socket) = self.sockets.sources(self.family).and_then(|s| s.get(slot)) else {
-            return TxOutcome::Dropped;
+        if let Some(mut burst) = self.pending.take() {
+            let fits = burst.slot == slot
+                && burst.ect == packet.ect
+                && !burst.closed
+                && len <= burst.size
+                && !packet.payload.is_empty();
+            if fits {
+                match burst
+                    .packet
+                    .add_datagram(len, |room| Self::fill(packet, room))
+                {
+                    Some(Ok(())) => {
+                        burst.count = burst.count.saturating_add(1);
+                        burst.closed = len < burst.size;
+                        self.pending = Some(burst);
+                        return Ok(());
+                    }
+                    Some(Err(outcome)) => {
+                        self.pending = Some(burst);
+                        return Err(outcome);
+                    }
+                    None => (),
+                }
+            }
+            self.pending = Some(burst);
+            self.flush();
+        }
+        let mut skb = TxPacket::alloc(len).ok_or(TxOutcome::Dropped)?;
+        skb.append_with(len, |room| Self::fill(packet, room))
+            .ok_or(TxOutcome::Dropped)??;
+        self.pending = Some(Pending {
+            packet: skb,
+            slot,
+            ect: packet.ect,
+            size: len,
+            count: 1,
+            closed: !self.bursts || packet.payload.is_empty(),
+        });
+        Ok(())
+    }
+
+    /// Hands over what is pending. To be called after each call of the engine.
+    pub(super) fn flush(&mut self) {
+        let Some(mut burst) = self.pending.take() else {
+            return;
         };
-        let Some(route) = self.routes.get_mut(slot) else {
-            return TxOutcome::Dropped;
-        };
+        if burst.count > 1 {
+            burst.packet.set_burst(burst.size, burst.count);
+        }
         let mut flow = self.flow;
-        if packet.ect {
+        if burst.ect {
             flow.tos |= ECT_0;
         }
-        match route.transmit(socket, &flow, skb) {
-            Ok(()) => TxOutcome::Sent,
-            Err(_) => TxOutcome::Dropped,
-        }
+        let socket = self
+            .sockets
+            .sources(self.family)
+            .and_then(|s| s.get(burst.slot));
+        let sent = match (socket, self.routes.get_mut(burst.slot)) {
+            (Some(socket), Some(route)) => route.transmit(socket, &flow, burst.packet).is_ok(),
+            _ => false,
+        };
+        let counter = if sent {
+            &self.counters.sent
+        } else {
+            &self.counters.send_dropped
+        };
+        counter.add(u64::from(burst.count));
     }
 }
 
@@ -319,13 +386,17 @@ impl Host for ConnHost {
     }
 
     fn transmit(&mut self, packet: &Transmit<'_, Arc<Qp>, Target>) -> TxOutcome {
-        let outcome = self.send(packet);
-        match outcome {
-            TxOutcome::Sent => self.counters.sent.inc(),
-            TxOutcome::Dropped => self.counters.send_dropped.inc(),
-            TxOutcome::Fault => self.counters.send_faults.inc(),
+        match self.queue(packet) {
+            // Counted when it leaves.
+            Ok(()) => TxOutcome::Sent,
+            Err(outcome) => {
+                match outcome {
+                    TxOutcome::Fault => self.counters.send_faults.inc(),
+                    _ => self.counters.send_dropped.inc(),
+                }
+                outcome
+            }
         }
-        outcome
     }
 
     fn event(&mut self, event: ConnEvent) {

@@ -336,7 +336,12 @@ impl Port {
             dport: shared.settings.port,
             tos,
         };
-        let mut host = ConnHost::new(sockets, flow, self.counters.clone())?;
+        let mut host = ConnHost::new(
+            sockets,
+            flow,
+            self.counters.clone(),
+            shared.settings.tx_bursts,
+        )?;
         let ip_header = if key.remote.is_v4() {
             IPV4_HEADER
         } else {

@@ -54,6 +54,8 @@ pub struct Settings {
     pub paths: u8,
     /// Whether acknowledgements that the peer does not wait for are delayed.
     pub ack_delay: bool,
+    /// Whether datagrams of one path leave as a burst.
+    pub tx_bursts: bool,
 }
 
 /// Between which two addresses, in which namespace, a connection runs.

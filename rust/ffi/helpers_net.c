@@ -275,6 +275,9 @@ const char *mroce_netdev_name(const struct net_device *dev)
 
 /* ---- packets ---- */
 
+/* Bytes of a burst: with all headers it stays below the limit of an IP packet. */
+#define MROCE_BURST_BYTES	64000
+
 #define MROCE_HEADROOM	(MAX_HEADER + sizeof(struct ipv6hdr) + \
 			 sizeof(struct udphdr))
 
@@ -297,6 +300,50 @@ void *mroce_skb_put(struct sk_buff *skb, unsigned int len)
 	if (skb_tailroom(skb) < len)
 		return NULL;
 	return skb_put(skb, len);
+}
+
+/*
+ * Space for another datagram of @len bytes in the same packet, which will be
+ * sent as a burst: see mroce_skb_set_burst(). NULL if there is no room. BH
+ * disabled.
+ */
+void *mroce_skb_add(struct sk_buff *skb, unsigned int len)
+{
+	unsigned int nr = skb_shinfo(skb)->nr_frags;
+	struct page *page;
+	void *at;
+
+	if (nr >= MAX_SKB_FRAGS || !len || len > PAGE_SIZE * 4 ||
+	    skb->len + len > MROCE_BURST_BYTES)
+		return NULL;
+	at = netdev_alloc_frag(len);
+	if (!at)
+		return NULL;
+	page = virt_to_head_page(at);
+	skb_add_rx_frag(skb, nr, page, at - page_address(page), len,
+			SKB_DATA_ALIGN(len));
+	return at;
+}
+
+/* Takes the last datagram back: @len bytes remain. Frees a whole fragment, so it cannot fail. */
+void mroce_skb_shorten(struct sk_buff *skb, unsigned int len)
+{
+	WARN_ON_ONCE(pskb_trim(skb, len));
+}
+
+/*
+ * The packet holds @n datagrams of @size bytes each, the last one perhaps
+ * shorter: the stack or the device cuts it (UDP segmentation offload).
+ */
+void mroce_skb_set_burst(struct sk_buff *skb, unsigned int size, unsigned int n)
+{
+	skb_shinfo(skb)->gso_size = size;
+	skb_shinfo(skb)->gso_segs = n;
+	skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4;
+	/* The UDP header will come right before the data. */
+	skb->ip_summed = CHECKSUM_PARTIAL;
+	skb->csum_start = skb_headroom(skb) - sizeof(struct udphdr);
+	skb->csum_offset = offsetof(struct udphdr, check);
 }
 
 void mroce_skb_free(struct sk_buff *skb)

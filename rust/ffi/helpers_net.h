@@ -66,6 +66,10 @@ u16 mroce_sock_port(const struct mroce_sock *s);
 
 struct sk_buff *mroce_skb_alloc(unsigned int len);
 void *mroce_skb_put(struct sk_buff *skb, unsigned int len);
+void *mroce_skb_add(struct sk_buff *skb, unsigned int len);
+void mroce_skb_shorten(struct sk_buff *skb, unsigned int len);
+void mroce_skb_set_burst(struct sk_buff *skb, unsigned int size,
+			 unsigned int n);
 void mroce_skb_free(struct sk_buff *skb);
 unsigned int mroce_skb_len(const struct sk_buff *skb);
 void mroce_skb_consume(struct sk_buff *skb);

@@ -19,12 +19,16 @@ use kernel::{
     prelude::*, //
 };
 
-/// A packet being built: linear, with room for the headers below ours.
+/// A packet being built: linear, with room for the headers below ours; or a burst of datagrams
+/// of one flow, which the stack or the device cuts apart.
 ///
 /// # Invariants
 ///
 /// The pointer is a valid skb of which this is the only owner.
 pub struct TxPacket(NonNull<sk_buff>);
+
+// SAFETY: a packet is not bound to a CPU or a task.
+unsafe impl Send for TxPacket {}
 
 impl TxPacket {
     /// Room for `len` bytes. Does not sleep; `None` when memory is short.
@@ -55,6 +59,40 @@ impl TxPacket {
                 *to = *from;
             }
         })
+    }
+
+    /// Adds a datagram of `len` bytes to a burst. `fill` must write it completely or fail, and then
+    /// the datagram is taken back. `None`, and `fill` not called, if there is no room. BH disabled.
+    /// All datagrams but the last one must be as long as the first.
+    pub fn add_datagram<E>(
+        &mut self,
+        len: u32,
+        fill: impl FnOnce(&mut [u8]) -> core::result::Result<(), E>,
+    ) -> Option<core::result::Result<(), E>> {
+        let before = self.len();
+        // SAFETY: valid by the type's invariant.
+        let at = unsafe { sys::mroce_skb_add(self.0.as_ptr(), len) };
+        let at = NonNull::new(at)?;
+        // SAFETY: a fresh fragment of `len` bytes that only this packet refers to.
+        let bytes = unsafe { slice::from_raw_parts_mut(at.as_ptr().cast::<u8>(), len as usize) };
+        let filled = fill(bytes);
+        if filled.is_err() {
+            // SAFETY: valid by the type's invariant; the packet was that long before.
+            unsafe { sys::mroce_skb_shorten(self.0.as_ptr(), before) };
+        }
+        Some(filled)
+    }
+
+    fn len(&self) -> u32 {
+        // SAFETY: valid by the type's invariant.
+        unsafe { sys::mroce_skb_len(self.0.as_ptr()) }
+    }
+
+    /// Says that the packet is a burst of `n` datagrams of `size` bytes, the last one perhaps
+    /// shorter. Nothing may be added afterwards.
+    pub fn set_burst(&mut self, size: u32, n: u32) {
+        // SAFETY: valid by the type's invariant.
+        unsafe { sys::mroce_skb_set_burst(self.0.as_ptr(), size, n) };
     }
 
     /// Gives the packet away.

@@ -74,6 +74,9 @@ extern "C" {
 
     pub(super) fn mroce_skb_alloc(len: c_uint) -> *mut sk_buff;
     pub(super) fn mroce_skb_put(skb: *mut sk_buff, len: c_uint) -> *mut c_void;
+    pub(super) fn mroce_skb_add(skb: *mut sk_buff, len: c_uint) -> *mut c_void;
+    pub(super) fn mroce_skb_shorten(skb: *mut sk_buff, len: c_uint);
+    pub(super) fn mroce_skb_set_burst(skb: *mut sk_buff, size: c_uint, n: c_uint);
     pub(super) fn mroce_skb_free(skb: *mut sk_buff);
     pub(super) fn mroce_skb_len(skb: *const sk_buff) -> c_uint;
     pub(super) fn mroce_skb_consume(skb: *mut sk_buff);

@@ -189,7 +189,8 @@ class Case:
         if self.driver == "tcp":
             return
         if self.driver == "metaroce":
-            sh("insmod", "/payload/metaroce.ko", *self.module_args)
+            # netem takes a burst as one packet, and would lose all of it at once.
+            sh("insmod", "/payload/metaroce.ko", "tx_bursts=0", *self.module_args)
         for ns in self.hosts:
             on(ns, "rdma", "link", "add", f"d{ns}", "type", self.driver, "netdev", "eth0")
         for ns in self.hosts:
