@@ -207,6 +207,9 @@ static int write_inline(struct mroce_qp *qp, struct metaroce_send_wqe *wqe,
 static int write_opcode(struct mroce_qp *qp, struct metaroce_send_wqe *wqe,
 			const struct ibv_send_wr *wr)
 {
+	if (qp->vqp.qp.qp_type == IBV_QPT_UD && wr->opcode != IBV_WR_SEND &&
+	    wr->opcode != IBV_WR_SEND_WITH_IMM)
+		return EINVAL;
 	switch (wr->opcode) {
 	case IBV_WR_SEND_WITH_INV:
 		wqe->imm_data = wr->invalidate_rkey;

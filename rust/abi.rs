@@ -212,6 +212,14 @@ pub mod wc_flags {
     pub const WITH_IMM: u32 = 1 << 1;
     /// `imm_data` is an invalidated rkey.
     pub const WITH_INV: u32 = 1 << 3;
+    /// Inside the kernel only: the datagram came over IPv4.
+    pub const KERNEL_IPV4: u32 = 1 << 28;
+    /// Inside the kernel only: the datagram came over IPv6.
+    pub const KERNEL_IPV6: u32 = 1 << 29;
+    /// Inside the kernel only: `reserved0` is the number of the VLAN that the datagram came by.
+    pub const KERNEL_VLAN: u32 = 1 << 30;
+    /// What a process does not get to see.
+    pub const KERNEL_ONLY: u32 = KERNEL_IPV4 | KERNEL_IPV6 | KERNEL_VLAN;
     /// Kernel to provider only: the message was solicited.
     pub const SOLICITED: u32 = 1 << 31;
 }

@@ -26,6 +26,7 @@
 
 pub mod conn;
 mod counters;
+pub mod datagram;
 mod host;
 pub mod port;
 mod rx;

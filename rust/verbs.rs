@@ -8,12 +8,15 @@
 //!
 //! # Locks
 //!
-//! `Qp::attrs` (mutex, process) -> the connection's lock (data path) -> `Qp::sq` | `Qp::rq` ->
+//! `Qp::attrs` (mutex, process) -> the connection's lock (data path) or, of a datagram QP, its link's
+//! -> `Qp::sq` | `Qp::rq` ->
 //! `Cq::inner`; tables of keys are leaves. Completion handlers and event handlers of the core are
 //! called without any of the queue locks.
 #![deny(unsafe_code)]
 
+mod ah;
 mod cq;
+pub(crate) mod datagram;
 pub(crate) mod dev;
 mod limits;
 mod mr;

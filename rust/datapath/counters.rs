@@ -33,8 +33,11 @@ pub(super) static NAMES: [CounterName; N] = [
     CounterName::new(c"rx_malformed_dropped"),
     CounterName::new(c"rx_unknown_connection_dropped"),
     CounterName::new(c"resets_sent"),
+    CounterName::new(c"rcvd_datagrams"),
+    CounterName::new(c"rx_wrong_qkey_dropped"),
+    CounterName::new(c"rx_datagrams_dropped"),
 ];
-const N: usize = 18;
+const N: usize = 21;
 
 /// Figures of a connection: datagrams received, duplicates, retransmissions, probes, NAKs sent and
 /// received, datagrams ignored, malformed ones.
@@ -106,6 +109,9 @@ pub(super) fn read(shared: &Shared, port: &Port, set: &mut dyn FnMut(usize, u64)
         strays.malformed.get(),
         strays.unknown.get(),
         strays.resets.get(),
+        c.datagrams_received.get(),
+        c.wrong_qkey.get(),
+        c.datagrams_dropped.get(),
     ];
     for (index, value) in values.into_iter().enumerate() {
         set(index, value);

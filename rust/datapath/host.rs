@@ -84,6 +84,75 @@ struct Pending {
     closed: bool,
 }
 
+/// Copies a range of a datagram to segments: `segments` is given a consumer of page slices.
+pub(super) fn copy_out(
+    packet: &RxPacket,
+    data: Payload,
+    segments: impl FnOnce(&mut dyn FnMut(PageSlice<'_>) -> Result<(), Refusal>) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let mut at = data.offset;
+    let end = data
+        .offset
+        .checked_add(data.len)
+        .ok_or(Refusal::InvalidRequest)?;
+    segments(&mut |slice| {
+        let len = u32::try_from(slice.len()).map_err(|_| Refusal::Operation)?;
+        // Segments must not ask for more than the packet's range.
+        let next = at.checked_add(len).ok_or(Refusal::Operation)?;
+        if next > end {
+            return Err(Refusal::Operation);
+        }
+        let mut done = 0usize;
+        packet
+            .for_each_piece(at, len, |piece| {
+                let to = slice.sub(done, piece.len()).ok_or(EFAULT)?;
+                to.write(piece);
+                done = done.saturating_add(piece.len());
+                Ok(())
+            })
+            .map_err(|_| Refusal::Operation)?;
+        at = next;
+        Ok(())
+    })?;
+    if at == end {
+        Ok(())
+    } else {
+        Err(Refusal::Operation)
+    }
+}
+
+/// Fills `room` completely from segments, or fails.
+pub(super) fn gather(
+    room: &mut [u8],
+    segments: impl FnOnce(&mut dyn FnMut(Segment<'_>) -> Result<(), Refusal>) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let mut rest = room;
+    segments(&mut |segment| {
+        let n = match &segment {
+            Segment::Page(slice) => slice.len(),
+            Segment::Inline(bytes) => bytes.len(),
+        };
+        let all = core::mem::take(&mut rest);
+        let (now, later) = all.split_at_mut_checked(n).ok_or(Refusal::Operation)?;
+        match segment {
+            Segment::Page(slice) => {
+                if slice.read(now) != n {
+                    return Err(Refusal::Operation);
+                }
+            }
+            Segment::Inline(bytes) => now.copy_from_slice(bytes),
+        }
+        rest = later;
+        Ok(())
+    })?;
+    // What is not filled would leave the machine as stale kernel memory.
+    if rest.is_empty() {
+        Ok(())
+    } else {
+        Err(Refusal::Operation)
+    }
+}
+
 impl ConnHost {
     /// For a connection that sends as `flow` says. May sleep.
     pub(super) fn new(
@@ -131,8 +200,7 @@ impl ConnHost {
             .map_or(0, |s| s.port())
     }
 
-    /// Copies a range of the datagram at hand through `to`, which is given a
-    /// consumer of page slices.
+    /// Copies a range of the datagram at hand to segments.
     fn copy_out(
         &self,
         data: Payload,
@@ -141,67 +209,7 @@ impl ConnHost {
         ) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let packet = self.packet.as_ref().ok_or(Refusal::Operation)?;
-        let mut at = data.offset;
-        let end = data
-            .offset
-            .checked_add(data.len)
-            .ok_or(Refusal::InvalidRequest)?;
-        segments(&mut |slice| {
-            let len = u32::try_from(slice.len()).map_err(|_| Refusal::Operation)?;
-            // Segments must not ask for more than the packet's range.
-            let next = at.checked_add(len).ok_or(Refusal::Operation)?;
-            if next > end {
-                return Err(Refusal::Operation);
-            }
-            let mut done = 0usize;
-            packet
-                .for_each_piece(at, len, |piece| {
-                    let to = slice.sub(done, piece.len()).ok_or(EFAULT)?;
-                    to.write(piece);
-                    done = done.saturating_add(piece.len());
-                    Ok(())
-                })
-                .map_err(|_| Refusal::Operation)?;
-            at = next;
-            Ok(())
-        })?;
-        if at == end {
-            Ok(())
-        } else {
-            Err(Refusal::Operation)
-        }
-    }
-
-    /// Fills `room` completely from segments, or fails.
-    fn gather(
-        room: &mut [u8],
-        segments: impl FnOnce(&mut dyn FnMut(Segment<'_>) -> Result<(), Refusal>) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
-        let mut rest = room;
-        segments(&mut |segment| {
-            let n = match &segment {
-                Segment::Page(slice) => slice.len(),
-                Segment::Inline(bytes) => bytes.len(),
-            };
-            let all = core::mem::take(&mut rest);
-            let (now, later) = all.split_at_mut_checked(n).ok_or(Refusal::Operation)?;
-            match segment {
-                Segment::Page(slice) => {
-                    if slice.read(now) != n {
-                        return Err(Refusal::Operation);
-                    }
-                }
-                Segment::Inline(bytes) => now.copy_from_slice(bytes),
-            }
-            rest = later;
-            Ok(())
-        })?;
-        // What is not filled would leave the machine as stale kernel memory.
-        if rest.is_empty() {
-            Ok(())
-        } else {
-            Err(Refusal::Operation)
-        }
+        copy_out(packet, data, segments)
     }
 
     /// Writes header and payload of a datagram into `room`, which has their length.
@@ -220,13 +228,13 @@ impl ConnHost {
                 wqe,
                 offset,
                 len,
-            } => Self::gather(rest, |f| qp.send_segments(wqe, offset, len, f)),
+            } => gather(rest, |f| qp.send_segments(wqe, offset, len, f)),
             PayloadSource::Remote {
                 qp,
                 target,
                 offset,
                 len,
-            } => Self::gather(rest, |f| {
+            } => gather(rest, |f| {
                 qp.target_segments(target, offset, len, |slice| f(Segment::Page(slice)))
             }),
         }

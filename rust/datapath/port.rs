@@ -90,6 +90,12 @@ pub struct PortCounters {
     pub path_moves: Counter,
     /// Times nothing was heard from a peer for long.
     pub silences: Counter,
+    /// Datagrams delivered to a QP.
+    pub datagrams_received: Counter,
+    /// Datagrams with another Q_Key than the QP's.
+    pub wrong_qkey: Counter,
+    /// Datagrams for which there was no QP that is ready, or no receive large enough.
+    pub datagrams_dropped: Counter,
 }
 
 /// Counts the senders of a device and says what each may send.
@@ -252,6 +258,16 @@ impl Port {
             conn.close();
         }
         drop(sockets);
+    }
+
+    /// Namespace ([`netdev::net_cookie`]) and interface.
+    pub(super) fn place(&self) -> (u64, u32) {
+        (self.net_cookie, self.ifindex)
+    }
+
+    /// The sockets, to be given back in process context. `ENODEV` once the port is closed.
+    pub(super) fn sockets(&self) -> Result<Arc<Sockets>> {
+        self.state.lock().sockets.clone().ok_or(ENODEV)
     }
 
     /// Keeps `object` until the port is closed: it may refer to the port.

@@ -13,6 +13,7 @@ use crate::{
     engine::{
         wire,
         wire::{
+            Datagram,
             Kind,
             MAX_HEADER, //
         },
@@ -45,6 +46,10 @@ impl Shared {
     fn receive(&self, packet: RxPacket, info: &RxInfo, from: Listener<'_>) {
         let mut start = [0u8; MAX_HEADER];
         let head = packet.read_start(&mut start);
+        if Datagram::is_one(head) {
+            self.receive_datagram(&packet, info, head);
+            return;
+        }
         let peek = match wire::peek(head) {
             Ok(peek) => peek,
             Err(why) => {

@@ -5,6 +5,7 @@
 
 use super::{
     conn::Conn,
+    datagram::Addresses,
     port::Port, //
 };
 use crate::{
@@ -113,6 +114,9 @@ pub struct Shared {
     /// By addresses, for handshakes.
     #[pin]
     peers: SpinLockBh<RBTree<PeerKey, Arc<Conn>>>,
+    /// The devices by their GIDs, for datagrams.
+    #[pin]
+    pub(super) addresses: SpinLockBh<Addresses>,
     /// All ports, for the reaper and network device events.
     #[pin]
     ports: Mutex<KVec<Arc<Port>>>,
@@ -132,6 +136,7 @@ impl Shared {
                 settings,
                 conns <- KeyTable::new(c"metaroce conns"),
                 peers <- new_spinlock_bh!(RBTree::new(), "metaroce peers"),
+                addresses <- new_spinlock_bh!(Addresses::default(), "metaroce addresses"),
                 ports <- new_mutex!(KVec::new(), "metaroce ports"),
                 strays: StrayCounters::default(),
                 reset_second: Atomic::new(0),

@@ -5,6 +5,7 @@
 use super::{
     conn::Conn,
     counters,
+    datagram::Sender,
     port::Port,
     Datapath,
     SHARED, //
@@ -36,22 +37,33 @@ use kernel::{
 const DSCP_MASK: u8 = 0xfc;
 
 /// What the datapath hangs on a QP.
+pub enum Link {
+    /// A connected QP is a stream of a connection.
+    Stream(StreamLink),
+    /// A datagram QP.
+    Datagrams(Sender),
+}
+
+/// A stream.
 #[derive(Clone)]
-pub struct Link {
+pub struct StreamLink {
     conn: Arc<Conn>,
     id: StreamId,
 }
 
-impl Link {
+impl StreamLink {
     /// Which stream of the connection it is.
     pub(super) fn id(&self) -> StreamId {
         self.id
     }
 }
 
-/// The link of a QP, taken out from under its lock.
-pub(super) fn link(qp: &Qp) -> Option<Link> {
-    qp.link(|link| link.cloned())
+/// The stream of a QP, taken out from under its lock.
+pub(super) fn link(qp: &Qp) -> Option<StreamLink> {
+    qp.link(|link| match link {
+        Some(Link::Stream(stream)) => Some(stream.clone()),
+        _ => None,
+    })
 }
 
 impl Transport for Datapath {
@@ -96,10 +108,10 @@ impl Transport for Datapath {
                 });
                 match done.ok_or(ENOTCONN)? {
                     Ok(id) => {
-                        qp.set_link(Link {
+                        qp.set_link(Link::Stream(StreamLink {
                             conn: conn.clone(),
                             id,
-                        });
+                        }));
                         return Ok(());
                     }
                     Err((back, capacity)) => {
@@ -110,6 +122,22 @@ impl Transport for Datapath {
                     }
                 }
             })
+    }
+
+    fn attach_datagram(dev: &Arc<Device>, qp: &Arc<Qp>) -> Result {
+        let shared = SHARED.get().ok_or(ENODEV)?;
+        qp.set_link(Link::Datagrams(Sender::new(&shared, dev.port())?));
+        Ok(())
+    }
+
+    fn add_address(dev: &Arc<Device>, gid: [u8; 16], index: u16) -> Result {
+        SHARED.get().ok_or(ENODEV)?.add_address(dev, gid, index)
+    }
+
+    fn del_address(dev: &Arc<Device>, gid: [u8; 16], index: u16) {
+        if let Some(shared) = SHARED.get() {
+            shared.del_address(dev, gid, index);
+        }
     }
 
     fn start_requester(qp: &Arc<Qp>, attr: &RequesterAttr) -> Result {
@@ -123,7 +151,8 @@ impl Transport for Datapath {
     }
 
     fn detach(qp: &Arc<Qp>) {
-        let Some(link) = qp.take_link() else {
+        // A datagram QP only has to give its link back.
+        let Some(Link::Stream(link)) = qp.take_link() else {
             return;
         };
         let stream = link.conn.with(|live, _| live.engine.detach(link.id));
@@ -141,6 +170,14 @@ impl Transport for Datapath {
     }
 
     fn kick(qp: &Arc<Qp>) {
+        if qp.is_datagram() {
+            // The lock is let go between rounds.
+            while qp.link(|link| match link {
+                Some(Link::Datagrams(sender)) => sender.send(qp),
+                _ => false,
+            }) {}
+            return;
+        }
         if let Some(link) = link(qp) {
             link.conn
                 .with(|live, now| live.engine.kick(now, link.id, &mut live.host));

@@ -9,6 +9,7 @@
  * owners. Receive and transmit look at mroce_sock.sk under RCU.
  */
 #include <linux/hrtimer.h>
+#include <linux/if_vlan.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/list.h>
@@ -81,6 +82,7 @@ static int mroce_encap_rcv(struct sock *sk, struct sk_buff *skb)
 		info.ecn = ip->tos & INET_ECN_MASK;
 	}
 	info.ifindex = skb->skb_iif;
+	info.vlan = is_vlan_dev(skb->dev) ? vlan_dev_vlan_id(skb->dev) : 0xffff;
 	info.net_cookie = sock_net(sk)->net_cookie;
 	__skb_pull(skb, sizeof(struct udphdr));
 	info.len = skb->len;
@@ -368,6 +370,21 @@ int mroce_skb_read(const struct sk_buff *skb, unsigned int offset, void *to,
 	if (offset > INT_MAX || len > INT_MAX)
 		return -EINVAL;
 	return skb_copy_bits(skb, offset, to, len);
+}
+
+/*
+ * The 40 bytes that stand for the GRH of a received datagram (RoCEv2 annex
+ * A17.4.5.2): its IPv6 header, or 20 zeros and its IPv4 header. The lower
+ * headers lie before skb->data, in the linear part.
+ */
+void mroce_skb_grh(const struct sk_buff *skb, u8 *to)
+{
+	if (skb->protocol == htons(ETH_P_IPV6)) {
+		memcpy(to, ipv6_hdr(skb), 40);
+	} else {
+		memset(to, 0, 20);
+		memcpy(to + 20, ip_hdr(skb), 20);
+	}
 }
 
 /*

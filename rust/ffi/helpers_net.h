@@ -36,6 +36,7 @@ struct mroce_rx_info {
 	u16	sport;		/* host order */
 	u8	ecn;		/* the two ECN bits */
 	u8	v6;
+	u16 vlan;		/* 0xffff: none */
 };
 
 /* Addresses and the like of one packet to send. */
@@ -75,6 +76,7 @@ unsigned int mroce_skb_len(const struct sk_buff *skb);
 void mroce_skb_consume(struct sk_buff *skb);
 int mroce_skb_read(const struct sk_buff *skb, unsigned int offset, void *to,
 		   unsigned int len);
+void mroce_skb_grh(const struct sk_buff *skb, u8 *to);
 int mroce_skb_walk(struct sk_buff *skb, unsigned int offset, unsigned int len,
 		   int (*fn)(void *ctx, const void *bytes, unsigned int len),
 		   void *ctx);

@@ -151,6 +151,16 @@ impl RxPacket {
         }
     }
 
+    /// The 40 bytes that a datagram's receiver gets as its GRH (RoCEv2 annex A17.4.5.2): the IPv6
+    /// header, or 20 zeros and the IPv4 header.
+    pub fn grh(&self) -> [u8; 40] {
+        let mut grh = [0u8; 40];
+        // SAFETY: valid by the type's invariant, received by UDP and so with a complete IP header;
+        // the helper writes 40 bytes.
+        unsafe { sys::mroce_skb_grh(self.0.as_ptr(), grh.as_mut_ptr()) };
+        grh
+    }
+
     /// Calls `f` with the contiguous pieces of bytes `offset..offset + len` in
     /// order, until one returns an error. `EINVAL` if the packet is shorter.
     pub fn for_each_piece<F>(&self, offset: u32, len: u32, mut f: F) -> Result

@@ -58,7 +58,12 @@ pub struct RxInfo {
     pub sport: u16,
     /// The two ECN bits of the IP header (RFC 3168 section 5).
     pub ecn: u8,
+    /// The VLAN that it was received on.
+    pub vlan: Option<u16>,
 }
+
+/// `struct mroce_rx_info.vlan` without one.
+const NO_VLAN: u16 = 0xffff;
 
 /// Who gets the datagrams of a listening socket.
 pub trait Receiver {
@@ -108,6 +113,7 @@ unsafe extern "C" fn trampoline<R: Receiver>(
         ifindex: raw.ifindex,
         sport: raw.sport,
         ecn: raw.ecn,
+        vlan: (raw.vlan != NO_VLAN).then_some(raw.vlan),
     };
     // SAFETY: not NULL, see above. INVARIANT: RCU keeps it for the call.
     let listener = Listener(unsafe { NonNull::new_unchecked(socket) }, PhantomData);
@@ -155,6 +161,14 @@ impl Socket {
     pub fn port(&self) -> u16 {
         // SAFETY: valid by the type's invariant.
         unsafe { sys::mroce_sock_port(self.0.as_ptr()) }
+    }
+
+    /// Sends a packet for which no route is kept. BH must be disabled.
+    pub fn transmit_once(&self, flow: &Flow, packet: TxPacket) -> Result {
+        let raw = flow.to_raw();
+        // SAFETY: the socket is valid by the type's invariant; the packet is
+        // given away.
+        to_result(unsafe { sys::mroce_xmit_once(self.0.as_ptr(), &raw, packet.into_raw()) })
     }
 
     pub(super) fn as_ptr(&self) -> *mut sys::RawSock {

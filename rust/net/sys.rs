@@ -27,6 +27,7 @@ pub(super) struct RawRxInfo {
     pub(super) sport: u16,
     pub(super) ecn: u8,
     pub(super) v6: u8,
+    pub(super) vlan: u16,
 }
 
 /// `struct mroce_flow`.
@@ -86,6 +87,7 @@ extern "C" {
         to: *mut c_void,
         len: c_uint,
     ) -> c_int;
+    pub(super) fn mroce_skb_grh(skb: *const sk_buff, to: *mut u8);
     pub(super) fn mroce_skb_walk(
         skb: *mut sk_buff,
         offset: c_uint,

@@ -4,7 +4,8 @@
 
 use super::{limits, ring::Ring, Driver};
 use crate::{
-    abi, new_spinlock_bh,
+    abi::{self, wc_flags},
+    new_spinlock_bh,
     rdma::{self, CqEvent, CqHandle, CqInitAttr, MmapEntry, Notify},
     sync::SpinLockBh,
 };
@@ -95,7 +96,10 @@ impl Cq {
                 overrun: first,
             };
         }
-        ring.write(producer, 0, cqe);
+        let mut cqe = *cqe;
+        cqe.wc_flags &= !wc_flags::KERNEL_ONLY;
+        cqe.reserved0 = [0; 2];
+        ring.write(producer, 0, &cqe);
         ring.set_producer(producer.wrapping_add(1));
         inner.producer = producer.wrapping_add(1);
         let completed = match inner.armed {

@@ -3,6 +3,7 @@
 //! The device: limits, port state, tables.
 
 use super::{
+    ah::{AhObject, AhTable},
     cq::CqObject,
     limits,
     mr::{Mr, MrObject},
@@ -42,6 +43,8 @@ pub struct Device {
     /// By number.
     #[pin]
     pub(super) qps: KeyTable<Qp>,
+    #[pin]
+    pub(super) ahs: AhTable,
 }
 
 impl Device {
@@ -69,6 +72,11 @@ impl Device {
         }
     }
 
+    /// A QP by its number. Any context.
+    pub fn qp(&self, qpn: u32) -> Option<Arc<Qp>> {
+        self.qps.get(qpn)
+    }
+
     /// A region by its key. Any context.
     pub(super) fn mr(&self, key: u32) -> Option<Arc<Mr>> {
         self.mrs.get(key)
@@ -92,6 +100,7 @@ impl DeviceData {
                 port: for_device,
                 mrs <- KeyTable::new(c"metaroce mrs"),
                 qps <- KeyTable::new(c"metaroce qps"),
+                ahs <- AhTable::new(),
             }),
             GFP_KERNEL,
         );
@@ -155,7 +164,7 @@ impl rdma::Driver for Driver {
     type Qp = QpObject;
     type Mr = MrObject;
     type Srq = SrqObject;
-    type Ah = rdma::Unsupported;
+    type Ah = AhObject;
 
     fn query_device(dev: &rdma::Device<Self>) -> Result<DeviceAttr> {
         let rd_atomic = u32::from(limits::MAX_RD_ATOMIC);
@@ -187,6 +196,7 @@ impl rdma::Driver for Driver {
             max_srq_wr: limits::MAX_SRQ_WR,
             max_srq_sge: limits::MAX_SGE,
             max_pkeys: 1,
+            max_ah: limits::MAX_AH,
             local_ca_ack_delay: 15,
             ..DeviceAttr::default()
         })
@@ -209,7 +219,7 @@ impl rdma::Driver for Driver {
             state,
             phys_state,
             max_mtu: Some(Mtu::B4096),
-            active_mtu: Some(Mtu::fitting(mtu)),
+            active_mtu: Some(device_of(dev).payload_mtu()),
             phys_mtu: mtu,
             gid_tbl_len: limits::GID_TABLE_LEN,
             pkey_tbl_len: 1,
@@ -241,6 +251,15 @@ impl rdma::Driver for Driver {
         BoundTransport::read_counters(device_of(dev).port(), &mut |index, value| {
             values.set(index, value);
         });
+        Ok(())
+    }
+
+    fn add_gid(dev: &rdma::Device<Self>, gid: &rdma::GidAttr<'_>) -> Result {
+        BoundTransport::add_address(device_of(dev), gid.gid().0, gid.index())
+    }
+
+    fn del_gid(dev: &rdma::Device<Self>, gid: &rdma::GidAttr<'_>) -> Result {
+        BoundTransport::del_address(device_of(dev), gid.gid().0, gid.index());
         Ok(())
     }
 

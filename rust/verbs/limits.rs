@@ -21,6 +21,8 @@ pub(super) const MAX_CQE: u32 = 1 << 20;
 pub(super) const MAX_MR: u32 = 1 << 20;
 /// Bytes of a memory region.
 pub(super) const MAX_MR_SIZE: u64 = 1 << 40;
+/// Address handles.
+pub(super) const MAX_AH: u32 = 1 << 20;
 /// Protection domains.
 pub(super) const MAX_PD: u32 = 1 << 20;
 /// READs and atomics in flight, per QP and direction.

@@ -22,7 +22,7 @@ use crate::{
         AtomicOp, Opcode, RecvDone, Refusal, RemoteAccess, Request, StreamError, WcStatus, WqeId,
     },
     new_spinlock_bh,
-    rdma::{QpCap, QpEvent, QpHandle, QpState},
+    rdma::{QpCap, QpEvent, QpHandle, QpState, QpType},
     sync::{PageSlice, SpinLockBh},
     BoundTransport,
 };
@@ -76,6 +76,7 @@ pub(super) enum Receives {
 #[pin_data]
 pub struct Qp {
     qpn: u32,
+    qp_type: QpType,
     pd: u32,
     dev: Arc<Device>,
     handle: Arc<QpHandle>,
@@ -92,6 +93,8 @@ pub struct Qp {
     max_rd_atomic: Atomic<u32>,
     min_rnr_timer: Atomic<u32>,
     dest_qpn: Atomic<u32>,
+    /// Of a datagram QP.
+    pub(super) qkey: Atomic<u32>,
     comm_est: Atomic<u32>,
     /// The event was raised.
     last_wqe: Atomic<u32>,
@@ -109,6 +112,7 @@ pub struct Qp {
 
 /// Parts of a new QP.
 pub(super) struct QpParts {
+    pub(super) qp_type: QpType,
     pub(super) pd: u32,
     pub(super) dev: Arc<Device>,
     pub(super) handle: Arc<QpHandle>,
@@ -147,6 +151,7 @@ impl Qp {
         Arc::pin_init(
             pin_init!(Self {
                 qpn,
+                qp_type: parts.qp_type,
                 pd: parts.pd,
                 dev: parts.dev,
                 handle: parts.handle,
@@ -160,6 +165,7 @@ impl Qp {
                 max_rd_atomic: Atomic::new(0),
                 min_rnr_timer: Atomic::new(0),
                 dest_qpn: Atomic::new(0),
+                qkey: Atomic::new(0),
                 comm_est: Atomic::new(0),
                 last_wqe: Atomic::new(0),
                 sqd_notify: Atomic::new(0),
@@ -175,6 +181,16 @@ impl Qp {
     /// Number, 24 bits.
     pub fn qpn(&self) -> u32 {
         self.qpn
+    }
+
+    /// Transport service.
+    pub(super) fn qp_type(&self) -> QpType {
+        self.qp_type
+    }
+
+    /// Protection domain.
+    pub(super) fn pd(&self) -> u32 {
+        self.pd
     }
 
     /// The device.
@@ -218,6 +234,7 @@ impl Qp {
         self.min_rnr_timer
             .store(attrs.min_rnr_timer.into(), Relaxed);
         self.dest_qpn.store(attrs.dest_qpn, Relaxed);
+        self.qkey.store(attrs.qkey, Relaxed);
     }
 
     /// Asks for an event when the send queue has drained.
@@ -227,7 +244,8 @@ impl Qp {
 
     // The transport's link.
 
-    /// Runs `f` on what the transport hung on the QP. Any context; a leaf lock is held.
+    /// Runs `f` on what the transport hung on the QP. Any context; below the lock held come only
+    /// those of the queues.
     pub fn link<R>(&self, f: impl FnOnce(Option<&Link>) -> R) -> R {
         f(self.link.lock().as_ref())
     }
@@ -262,8 +280,13 @@ impl Qp {
     /// A pulled request is over. Softirq.
     pub fn complete_request(&self, wqe: WqeId, status: WcStatus, _byte_len: u32) {
         if status != WcStatus::Success {
-            // IB specification 10.7.2.2: a completion error moves an RC QP to the error state.
-            self.state.store(QpState::Err.as_raw(), Release);
+            // IB specification 10.7.2.2: a completion error moves an RC QP to the error state, and
+            // stops the send queue of others.
+            if !self.is_datagram() {
+                self.state.store(QpState::Err.as_raw(), Release);
+            } else if status != WcStatus::WrFlushErr {
+                let _ = self.change_state(QpState::Rts, QpState::Sqe);
+            }
         }
         let mut wake = Wake::default();
         let mut sq = self.sq.lock();
@@ -277,7 +300,7 @@ impl Qp {
         self.send_cq.wake(wake);
         if drained {
             match self.state() {
-                QpState::Err => self.flush_sends(),
+                QpState::Err | QpState::Sqe => self.flush_sends(),
                 QpState::Sqd => self.drained(),
                 _ => (),
             }
@@ -301,6 +324,16 @@ impl Qp {
     /// Whether no send request is under way.
     pub(super) fn is_drained(&self) -> bool {
         self.sq.lock().is_idle()
+    }
+
+    /// What a pulled request says about the destination of a datagram.
+    pub(super) fn ud_operands(&self, wqe: WqeId) -> [u64; 2] {
+        self.sq.lock().operands(wqe)
+    }
+
+    /// Starts the send queue again after an error.
+    pub(super) fn restart_sends(&self) {
+        self.sq.lock().restart();
     }
 
     /// Lends bytes `offset..offset + len` of the message of a pulled request, in order. Softirq.
@@ -344,7 +377,7 @@ impl Qp {
             QpState::Rts | QpState::Sqd | QpState::Sqe => Ok(()),
             QpState::Rtr => {
                 // IB specification 11.6.3.1: the first message while in RTR.
-                if self.comm_est.xchg(1, Full) == 0 {
+                if !self.is_datagram() && self.comm_est.xchg(1, Full) == 0 {
                     self.handle.event(QpEvent::CommunicationEstablished);
                 }
                 Ok(())
@@ -496,6 +529,28 @@ impl Qp {
             Opcode::SendInv => (abi::wc_opcode::RECV, abi::wc_flags::WITH_INV, done.imm),
             _ => (abi::wc_opcode::RECV, 0, 0),
         };
+        let cqe = abi::Cqe {
+            opcode,
+            byte_len: done.len,
+            imm_data: imm,
+            qp_num: self.qpn,
+            src_qp: self.dest_qpn(),
+            wc_flags: flags,
+            ..abi::Cqe::default()
+        };
+        self.finish_recv(target, cqe, done.solicited);
+    }
+
+    /// The number of the own queue's oldest receive. Softirq.
+    pub(super) fn next_recv(&self) -> Option<u32> {
+        match &*self.rq.lock() {
+            Receives::Own(rq) => Some(rq.oldest()),
+            Receives::Shared(..) => None,
+        }
+    }
+
+    /// Completes the receive of `target` with `cqe`, which lacks only its cookie. Softirq.
+    pub(super) fn finish_recv(&self, target: Target, cqe: abi::Cqe, solicited: bool) {
         let mut rq = self.rq.lock();
         // A receive that is not there any more was flushed: the QP failed meanwhile.
         let wr_id = match (&mut *rq, &target) {
@@ -508,19 +563,7 @@ impl Qp {
         let Some(wr_id) = wr_id else {
             return;
         };
-        let wake = self.recv_cq.push(
-            &abi::Cqe {
-                wr_id,
-                opcode,
-                byte_len: done.len,
-                imm_data: imm,
-                qp_num: self.qpn,
-                src_qp: self.dest_qpn(),
-                wc_flags: flags,
-                ..abi::Cqe::default()
-            },
-            done.solicited,
-        );
+        let wake = self.recv_cq.push(&abi::Cqe { wr_id, ..cqe }, solicited);
         drop(rq);
         self.recv_cq.wake(wake);
     }
@@ -698,7 +741,11 @@ impl Qp {
                 Ok(())
             }
             // Requests wait until the queue is started again.
-            QpState::Sqd | QpState::Sqe => Ok(()),
+            QpState::Sqd => Ok(()),
+            QpState::Sqe => {
+                self.flush_sends();
+                Ok(())
+            }
             QpState::Err => {
                 self.flush();
                 Ok(())

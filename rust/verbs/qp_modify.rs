@@ -8,6 +8,9 @@
 //!     +--------+------+------+-------+-> ERR   softirq: RTR, RTS, SQD -> ERR
 //! ```
 //!
+//! A datagram QP has no peer to connect to; an error of its send queue leads from RTS to SQE, from where
+//! it goes back to RTS.
+//!
 //! Which transition needs and allows which attributes is table 91 of the IB specification (11.2.5.2),
 //! as the core implements it; here the values are checked and the transition is carried out.
 
@@ -41,7 +44,7 @@ pub(super) struct Attrs {
     pub(super) min_rnr_timer: u8,
     pub(super) dest_qpn: u32,
     max_dest_rd_atomic: u8,
-    qkey: u32,
+    pub(super) qkey: u32,
     rq_psn: u32,
     sq_psn: u32,
     path_mtu: Mtu,
@@ -213,6 +216,18 @@ impl QpObject {
                 qp.enter_error();
                 Ok(())
             }
+            (QpState::Init, QpState::Rtr) if qp.is_datagram() => {
+                qp.publish(attrs);
+                BoundTransport::attach_datagram(qp.device(), qp)?;
+                qp.change_state(cur, next)
+            }
+            (QpState::Rtr, QpState::Rts) if qp.is_datagram() => qp.change_state(cur, next),
+            (QpState::Sqe, QpState::Rts) => {
+                qp.restart_sends();
+                qp.change_state(cur, next)?;
+                BoundTransport::kick(qp);
+                Ok(())
+            }
             (QpState::Init, QpState::Rtr) => {
                 qp.publish(attrs);
                 qp.change_state(cur, next)?;
@@ -254,7 +269,8 @@ impl rdma::QpOps<Driver> for QpObject {
         udata: Option<rdma::Udata<'_>>,
     ) -> Result<Self> {
         let udata = udata.ok_or(EOPNOTSUPP)?;
-        if attr.qp_type() != QpType::Rc || attr.create_flags() != 0 {
+        let qp_type = attr.qp_type();
+        if !matches!(qp_type, QpType::Rc | QpType::Ud) || attr.create_flags() != 0 {
             return Err(EOPNOTSUPP);
         }
         let want = attr.cap();
@@ -310,6 +326,7 @@ impl rdma::QpOps<Driver> for QpObject {
 
         let dev = device_of(new.device());
         let mut parts = Some(QpParts {
+            qp_type,
             pd: new.pd().data().id(),
             dev: dev.clone(),
             handle: new.handle().clone(),
@@ -376,7 +393,7 @@ impl rdma::QpOps<Driver> for QpObject {
             return Err(EINVAL);
         }
         let next = attr.state()?.unwrap_or(cur);
-        require(modify_is_ok(cur, next, QpType::Rc, mask))?;
+        require(modify_is_ok(cur, next, self.inner.qp_type(), mask))?;
 
         let mut changed = *attrs;
         changed.apply(attr)?;

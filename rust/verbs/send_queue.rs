@@ -56,6 +56,8 @@ struct Slot {
     num_sge: u32,
     inline_len: u32,
     len: u32,
+    /// The union of the work request: where a datagram goes.
+    operands: [u64; 2],
 }
 
 pub(super) struct SendQueue {
@@ -201,6 +203,17 @@ impl SendQueue {
         self.inline.get(from..from.saturating_add(n)).unwrap_or(&[])
     }
 
+    /// The last two operands of a pulled request.
+    pub(super) fn operands(&self, wqe: WqeId) -> [u64; 2] {
+        let at = self.slot_index(wqe.0 as u32);
+        self.slots.get(at).map_or([0; 2], |slot| slot.operands)
+    }
+
+    /// Goes on after a request that could not be carried out (SQE to RTS).
+    pub(super) fn restart(&mut self) {
+        self.poisoned = false;
+    }
+
     /// Takes the next posted work request. One that is not in order comes out as
     /// [`Opcode::Local`] with its error, so that it fails in its turn, after those before it.
     pub(super) fn pull(&mut self, cx: &Context<'_>) -> Option<Request> {
@@ -220,6 +233,7 @@ impl SendQueue {
             wr_id: wqe.wr_id,
             opcode: wqe.opcode,
             flags: wqe.send_flags,
+            operands: [wqe.operand0, wqe.operand1],
             ..Slot::default()
         };
         self.pulled = index.wrapping_add(1);

@@ -54,6 +54,12 @@ pub trait Transport: Sized + Send + Sync + 'static {
     fn read_counters(port: &Self::Port, set: &mut dyn FnMut(usize, u64));
     /// The QP is ready to receive; connects it with [`Qp::set_link`]. May sleep.
     fn attach(dev: &Arc<Device>, qp: &Arc<Qp>, av: &AddressVector, attr: &StreamAttr) -> Result;
+    /// The datagram QP may send and receive; hangs a link on it.
+    fn attach_datagram(dev: &Arc<Device>, qp: &Arc<Qp>) -> Result;
+    /// The device can be reached at `gid`, its GID number `index`.
+    fn add_address(dev: &Arc<Device>, gid: [u8; 16], index: u16) -> Result;
+    /// The device loses that GID.
+    fn del_address(dev: &Arc<Device>, gid: [u8; 16], index: u16);
     /// The QP may send.
     fn start_requester(qp: &Arc<Qp>, attr: &RequesterAttr) -> Result;
     /// The QP leaves ([`Qp::take_link`]). After return none of its softirq methods runs or will.

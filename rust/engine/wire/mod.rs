@@ -2,7 +2,7 @@
 
 //! The wire format, version 1. All numbers are big-endian.
 //!
-//! Every datagram begins with 16 bytes:
+//! Every packet begins with 16 bytes, except DATAGRAM, which belongs to no connection (see `datagram.rs`):
 //!
 //! ```text
 //!  0       1       2       3       4               8               12              16
@@ -20,9 +20,11 @@
 
 mod control;
 mod data;
+mod datagram;
 
 pub use control::{Ack, Handshake, Nak, NakReason, ACK_LEN, HANDSHAKE_LEN, NAK_LEN};
 pub use data::{Data, Op, Operands, MAX_DATA_HEADER};
+pub use datagram::{Datagram, DATAGRAM_LEN};
 
 use super::time::Span;
 

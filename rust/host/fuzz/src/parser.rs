@@ -4,7 +4,7 @@
 
 use crate::Input;
 use metaroce_engine::engine::wire::{
-    parse, peek, reset_for, Common, Kind, Packet, COMMON_LEN, MAX_HEADER,
+    parse, peek, reset_for, Common, Datagram, Kind, Packet, COMMON_LEN, DATAGRAM_LEN, MAX_HEADER,
 };
 
 /// Two bytes of instructions, then the datagram.
@@ -18,6 +18,7 @@ pub fn parser(data: &[u8]) {
     if head.len() == MAX_HEADER {
         len += extra;
     }
+    datagram(head);
     let peeked = peek(head);
     let reset = reset_for(head);
     match parse(head, len) {
@@ -44,6 +45,30 @@ pub fn parser(data: &[u8]) {
         assert_eq!(reset[4..12], head[4..12]);
         assert!(reset_for(&reset).is_none(), "a RESET is answered");
     }
+}
+
+/// A DATAGRAM is no packet of the engine, is parsed if it is long enough, and can be written again but for
+/// its reserved bytes and an immediate that is not there.
+fn datagram(head: &[u8]) {
+    let parsed = Datagram::parse(head);
+    assert_eq!(
+        parsed.is_ok(),
+        Datagram::is_one(head) && head.len() >= DATAGRAM_LEN
+    );
+    let Ok(d) = parsed else {
+        return;
+    };
+    assert!(peek(head).is_err() && reset_for(head).is_none());
+    assert!(d.dst_qpn < 1 << 24 && d.src_qpn < 1 << 24);
+    let mut want = [0u8; DATAGRAM_LEN];
+    want.copy_from_slice(&head[..DATAGRAM_LEN]);
+    want[1] &= 0x12;
+    want[2..5].fill(0);
+    want[8] = 0;
+    if d.imm.is_none() {
+        want[16..20].fill(0);
+    }
+    assert_eq!(d.emit(), want);
 }
 
 /// Writes what was parsed; the bytes must be those that were read, but for reserved ones.
