@@ -21,6 +21,7 @@ pub(crate) mod dev;
 mod limits;
 mod mr;
 mod pd;
+mod posters;
 pub(crate) mod qp;
 mod qp_modify;
 mod recv_queue;

@@ -9,6 +9,7 @@
 #include <linux/scatterlist.h>
 #include <linux/string.h>
 #include <linux/vmalloc.h>
+#include <linux/workqueue.h>
 #include <net/addrconf.h>
 #include <rdma/ib_cache.h>
 
@@ -265,4 +266,57 @@ int mroce_port_state(struct net_device *dev)
 void *mroce_vmalloc_user(size_t len)
 {
 	return vmalloc_user(len);
+}
+
+/* The page of a kernel address; NULL if it is none of the linear mapping. */
+struct page *mroce_virt_to_page(u64 addr)
+{
+	void *p = (void *)(uintptr_t)addr;
+
+	return virt_addr_valid(p) ? virt_to_page(p) : NULL;
+}
+
+struct mroce_bh_work {
+	struct work_struct	work;
+	void			(*fn)(void *ctx);
+	void			*ctx;
+};
+
+static void mroce_bh_work_fn(struct work_struct *work)
+{
+	struct mroce_bh_work *w = container_of(work, struct mroce_bh_work,
+					       work);
+
+	w->fn(w->ctx);
+}
+
+struct mroce_bh_work *mroce_bh_work_alloc(void (*fn)(void *ctx), void *ctx)
+{
+	struct mroce_bh_work *w = kzalloc(sizeof(*w), GFP_KERNEL);
+
+	if (!w)
+		return NULL;
+	w->fn = fn;
+	w->ctx = ctx;
+	INIT_WORK(&w->work, mroce_bh_work_fn);
+	return w;
+}
+
+void mroce_bh_work_raise(struct mroce_bh_work *w)
+{
+	queue_work(system_bh_wq, &w->work);
+}
+
+void mroce_bh_work_stop(struct mroce_bh_work *w)
+{
+	disable_work_sync(&w->work);
+}
+
+/* The work item is stopped. Returns its context. */
+void *mroce_bh_work_free(struct mroce_bh_work *w)
+{
+	void *ctx = w->ctx;
+
+	kfree(w);
+	return ctx;
 }

@@ -69,5 +69,13 @@ unsigned long mroce_vma_pgoff(const struct vm_area_struct *vma);
 void mroce_vma_no_fork(struct vm_area_struct *vma);
 int mroce_port_state(struct net_device *dev);
 void *mroce_vmalloc_user(size_t len);
+struct page *mroce_virt_to_page(u64 addr);
+
+/* A work item of the bottom-half workqueue. */
+struct mroce_bh_work;
+struct mroce_bh_work *mroce_bh_work_alloc(void (*fn)(void *ctx), void *ctx);
+void mroce_bh_work_raise(struct mroce_bh_work *w);
+void mroce_bh_work_stop(struct mroce_bh_work *w);
+void *mroce_bh_work_free(struct mroce_bh_work *w);
 
 #endif

@@ -67,5 +67,5 @@ pub use srq::{NewSrq, Srq, SrqAttr, SrqMask, SrqOps};
 pub use stats::{StatDesc, StatValues};
 pub use ucontext::{NewUcontext, Ucontext, UcontextOps};
 pub use udata::Udata;
-pub use umem::{Segments, UmemPages};
-pub use wr::{RecvWr, SendWr, Sge, Wc, WcArray, WcOpcode, WcStatus, WrOpcode};
+pub use umem::{Pages, Segments, UmemPages};
+pub use wr::{Network, RecvWr, SendWr, Sge, Wc, WcArray, WcStatus};

@@ -5,7 +5,7 @@
 use super::{
     object::core_object,
     wr::{RecvWr, SendWr},
-    Cq, Driver, Gid, Pd, QpAttr, QpAttrOut, QpMask, Srq, Udata,
+    Ah, Cq, Driver, Gid, Pd, QpAttr, QpAttrOut, QpMask, Srq, Udata,
 };
 use crate::ffi::bindings as ffi;
 use kernel::{build_error, error::VTABLE_DEFAULT_ERROR, prelude::*};
@@ -195,6 +195,16 @@ impl<D: Driver> NewQp<'_, D> {
 }
 
 impl<D: Driver> Qp<D> {
+    /// Address handle, QP number and Q_Key of a datagram that is being posted; `None` for a connected
+    /// queue pair.
+    pub fn destination<'w>(&self, wr: &'w SendWr<'_>) -> Option<(&'w Ah<D>, u32, u32)> {
+        match self.qp_type() {
+            // SAFETY: The queue pair is a datagram one of this driver; requests are posted on their own.
+            QpType::Ud | QpType::Gsi => unsafe { wr.ud() },
+            _ => None,
+        }
+    }
+
     /// Its number.
     pub fn qp_num(&self) -> u32 {
         // SAFETY: The object is alive by the type invariant; constant after creation.

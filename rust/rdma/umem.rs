@@ -92,7 +92,7 @@ impl UmemPages {
             return None;
         }
         Some(Segments {
-            pages: &self.pages,
+            pages: Some(&self.pages),
             at: self.first.checked_add(offset)?,
             left: len,
         })
@@ -106,14 +106,42 @@ impl Drop for UmemPages {
     }
 }
 
+/// What a memory region consists of.
+pub enum Pages {
+    /// Pinned memory of a process.
+    User(UmemPages),
+    /// All memory of the kernel; an offset is the address (`ib_uses_virt_dma()`). Who names a range
+    /// keeps its pages.
+    Kernel,
+}
+
+impl Pages {
+    /// The parts of pages that make up `[offset, offset + len)`; `None` if that is not inside. Those of
+    /// kernel memory end early where no page is.
+    pub fn segments(&self, offset: usize, len: usize) -> Option<Segments<'_>> {
+        match self {
+            Self::User(pages) => pages.segments(offset, len),
+            Self::Kernel => {
+                offset.checked_add(len)?;
+                Some(Segments {
+                    pages: None,
+                    at: offset,
+                    left: len,
+                })
+            }
+        }
+    }
+}
+
 /// Iterator over the parts of pages of a range.
 ///
 /// # Invariants
 ///
-/// `[at, at + left)` lies in `pages`, counted from the start of the first page.
+/// `[at, at + left)` lies in `pages`, counted from the start of the first page; without `pages` it is a
+/// range of kernel addresses.
 #[derive(Clone)]
 pub struct Segments<'a> {
-    pages: &'a [NonNull<ffi::page>],
+    pages: Option<&'a [NonNull<ffi::page>]>,
     at: usize,
     left: usize,
 }
@@ -126,13 +154,18 @@ impl<'a> Iterator for Segments<'a> {
         if self.left == 0 {
             return None;
         }
-        let page = *self.pages.get(self.at / PAGE_SIZE)?;
+        let page = match self.pages {
+            Some(pages) => *pages.get(self.at / PAGE_SIZE)?,
+            // SAFETY: The helper checks the address.
+            None => NonNull::new(unsafe { ffi::mroce_virt_to_page(self.at as u64) })?,
+        };
         let offset = self.at % PAGE_SIZE;
         let len = self.left.min(PAGE_SIZE - offset);
         self.at = self.at.wrapping_add(len);
         self.left -= len;
-        // SAFETY: The page is pinned as long as the `UmemPages` lives, which `'a` borrows, and
-        // `offset + len <= PAGE_SIZE`.
+        // SAFETY: The page is pinned as long as the `UmemPages` lives, which `'a` borrows, or is the
+        // kernel client's, who keeps it while its request or region is in use; `offset + len <=
+        // PAGE_SIZE`.
         Some(unsafe { PageSlice::new(page, offset as u32, len as u32) })
     }
 }

@@ -2,7 +2,7 @@
 
 //! Work requests and completions of kernel clients.
 
-use super::QpHandle;
+use super::{Ah, Driver, QpHandle};
 use crate::ffi::bindings as ffi;
 
 /// An element of a gather or scatter list.
@@ -35,27 +35,6 @@ fn to_sge(raw: &ffi::ib_sge) -> Sge {
     }
 }
 
-/// Opcode of a send request (`enum ib_wr_opcode`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WrOpcode {
-    /// Send.
-    Send,
-    /// Send with immediate data.
-    SendImm,
-    /// Write.
-    Write,
-    /// Write with immediate data.
-    WriteImm,
-    /// Read.
-    Read,
-    /// Compare and swap.
-    CmpSwap,
-    /// Fetch and add.
-    FetchAdd,
-    /// Anything else, by its number in C.
-    Other(u32),
-}
-
 /// A send request.
 pub struct SendWr<'a> {
     raw: &'a ffi::ib_send_wr,
@@ -72,18 +51,9 @@ impl<'a> SendWr<'a> {
         unsafe { self.raw.__bindgen_anon_1.wr_id }
     }
 
-    /// Opcode.
-    pub fn opcode(&self) -> WrOpcode {
-        match self.raw.opcode {
-            ffi::IB_WR_SEND => WrOpcode::Send,
-            ffi::IB_WR_SEND_WITH_IMM => WrOpcode::SendImm,
-            ffi::IB_WR_RDMA_WRITE => WrOpcode::Write,
-            ffi::IB_WR_RDMA_WRITE_WITH_IMM => WrOpcode::WriteImm,
-            ffi::IB_WR_RDMA_READ => WrOpcode::Read,
-            ffi::IB_WR_ATOMIC_CMP_AND_SWP => WrOpcode::CmpSwap,
-            ffi::IB_WR_ATOMIC_FETCH_AND_ADD => WrOpcode::FetchAdd,
-            other => WrOpcode::Other(other as u32),
-        }
+    /// `enum ib_wr_opcode`; those that user space has too have the same numbers there.
+    pub fn opcode(&self) -> u32 {
+        self.raw.opcode as u32
     }
 
     /// `enum ib_send_flags`, which are those of user space.
@@ -104,16 +74,66 @@ impl<'a> SendWr<'a> {
         unsafe { self.raw.ex.invalidate_rkey }
     }
 
-    /// Remote address and key of a read or write.
+    /// Remote address and key of a read, write or atomic.
     pub fn rdma(&self) -> Option<(u64, u32)> {
-        match self.opcode() {
-            WrOpcode::Write | WrOpcode::WriteImm | WrOpcode::Read => {
+        match self.raw.opcode {
+            ffi::IB_WR_RDMA_WRITE | ffi::IB_WR_RDMA_WRITE_WITH_IMM | ffi::IB_WR_RDMA_READ => {
                 // SAFETY: With these opcodes the request is embedded in a `struct ib_rdma_wr`.
                 let wr = unsafe { &*core::ptr::from_ref(self.raw).cast::<ffi::ib_rdma_wr>() };
                 Some((wr.remote_addr, wr.rkey))
             }
+            _ => self.atomic().map(|wr| (wr.remote_addr, wr.rkey)),
+        }
+    }
+
+    fn atomic(&self) -> Option<&ffi::ib_atomic_wr> {
+        match self.raw.opcode {
+            // SAFETY: With these opcodes the request is embedded in a `struct ib_atomic_wr`.
+            ffi::IB_WR_ATOMIC_CMP_AND_SWP | ffi::IB_WR_ATOMIC_FETCH_AND_ADD => {
+                Some(unsafe { &*core::ptr::from_ref(self.raw).cast::<ffi::ib_atomic_wr>() })
+            }
             _ => None,
         }
+    }
+
+    /// Operands of an atomic: what to compare with or to add, and what to swap in.
+    pub fn atomic_operands(&self) -> Option<(u64, u64)> {
+        self.atomic().map(|wr| (wr.compare_add, wr.swap))
+    }
+
+    /// Address handle, QP number and Q_Key of a datagram.
+    ///
+    /// # Safety
+    ///
+    /// The request was posted on a datagram queue pair of a device of driver `D`.
+    pub(super) unsafe fn ud<D: Driver>(&self) -> Option<(&Ah<D>, u32, u32)> {
+        // SAFETY: Sends of datagram queue pairs are embedded in a `struct ib_ud_wr`.
+        let wr = unsafe { &*core::ptr::from_ref(self.raw).cast::<ffi::ib_ud_wr>() };
+        if wr.ah.is_null() {
+            return None;
+        }
+        // SAFETY: The client keeps the handle until the request is complete.
+        Some((
+            unsafe { Ah::from_raw(wr.ah) },
+            wr.remote_qpn,
+            wr.remote_qkey,
+        ))
+    }
+
+    /// Copies inline data, whose list has kernel addresses, to `to`; returns its length. `None` if it is
+    /// longer.
+    pub fn copy_inline(&self, to: &mut [u8]) -> Option<usize> {
+        let mut used: usize = 0;
+        for sge in self.sges() {
+            let len = sge.length as usize;
+            let room = to.get_mut(used..used.checked_add(len)?)?;
+            // SAFETY: The client vouches for the range, and `room` is as long.
+            unsafe {
+                ffi::mroce_memcpy(room.as_mut_ptr().cast(), sge.addr as usize as *const _, len)
+            };
+            used = used.checked_add(len)?;
+        }
+        Some(used)
     }
 }
 
@@ -185,48 +205,36 @@ impl WcStatus {
     }
 }
 
-/// Opcode of a completion (`enum ib_wc_opcode`).
+/// By what a datagram came (`enum rdma_network_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // Named as in the specification, 11.4.2.1.
-pub enum WcOpcode {
-    Send,
-    Write,
-    Read,
-    CompSwap,
-    FetchAdd,
-    Recv,
-    RecvWriteImm,
-}
-
-impl WcOpcode {
-    fn as_raw(self) -> ffi::ib_wc_opcode {
-        match self {
-            Self::Send => ffi::IB_WC_SEND,
-            Self::Write => ffi::IB_WC_RDMA_WRITE,
-            Self::Read => ffi::IB_WC_RDMA_READ,
-            Self::CompSwap => ffi::IB_WC_COMP_SWAP,
-            Self::FetchAdd => ffi::IB_WC_FETCH_ADD,
-            Self::Recv => ffi::IB_WC_RECV,
-            Self::RecvWriteImm => ffi::IB_WC_RECV_RDMA_WITH_IMM,
-        }
-    }
+pub enum Network {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
 }
 
 /// A completion for a kernel client.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Wc {
     /// The request's.
     pub wr_id: u64,
-    /// Status.
-    pub status: WcStatus,
-    /// What completed.
-    pub opcode: WcOpcode,
+    /// `enum ib_wc_status`.
+    pub status: u32,
+    /// `enum ib_wc_opcode`.
+    pub opcode: u32,
     /// Bytes of a receive or read.
     pub byte_len: u32,
     /// Immediate data, network byte order.
     pub imm_data: Option<u32>,
+    /// Key that the peer has invalidated.
+    pub invalidated: Option<u32>,
     /// The sender's queue pair, for datagrams.
     pub src_qp: u32,
+    /// A datagram's GRH is in front of the data, from this kind of network.
+    pub network: Option<Network>,
+    /// VLAN of a datagram.
+    pub vlan: Option<u16>,
 }
 
 /// The array of a poll.
@@ -264,15 +272,33 @@ impl<'a> WcArray<'a> {
         };
         let mut raw: ffi::ib_wc = pin_init::zeroed();
         raw.__bindgen_anon_1.wr_id = wc.wr_id;
-        raw.status = wc.status.as_raw();
-        raw.opcode = wc.opcode.as_raw();
+        raw.status = wc.status;
+        raw.opcode = wc.opcode;
         raw.byte_len = wc.byte_len;
         raw.qp = qp.raw();
         raw.src_qp = wc.src_qp;
+        raw.port_num = 1;
+        let mut flags = 0;
         if let Some(imm) = wc.imm_data {
             raw.ex.imm_data = imm;
-            raw.wc_flags = ffi::IB_WC_WITH_IMM as kernel::ffi::c_int;
+            flags |= ffi::IB_WC_WITH_IMM;
         }
+        if let Some(key) = wc.invalidated {
+            raw.ex.invalidate_rkey = key;
+            flags |= ffi::IB_WC_WITH_INVALIDATE;
+        }
+        if let Some(network) = wc.network {
+            raw.network_hdr_type = match network {
+                Network::Ipv4 => ffi::RDMA_NETWORK_IPV4,
+                Network::Ipv6 => ffi::RDMA_NETWORK_IPV6,
+            } as u8;
+            flags |= ffi::IB_WC_GRH | ffi::IB_WC_WITH_NETWORK_HDR_TYPE;
+        }
+        if let Some(vlan) = wc.vlan {
+            raw.vlan_id = vlan;
+            flags |= ffi::IB_WC_WITH_VLAN;
+        }
+        raw.wc_flags = flags as kernel::ffi::c_int;
         slot.write(raw);
         self.used += 1;
         true

@@ -7,6 +7,7 @@
 //! must be taken with bottom halves disabled ([`SpinLockBh`]), and whatever outlives a callback is
 //! either an `Arc` or guarded by a [`Gate`] that teardown can wait for.
 
+mod bh_work;
 mod gate;
 mod gated;
 mod key_table;
@@ -18,6 +19,7 @@ mod spinlock_bh;
 mod stats;
 mod token;
 
+pub use bh_work::{BhCall, BhWork};
 pub use gate::{Gate, GateGuard};
 pub use gated::{Gated, GatedRef};
 pub use key_table::KeyTable;

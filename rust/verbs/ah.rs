@@ -83,7 +83,6 @@ pub struct AhObject {
 
 impl AhObject {
     /// By which send requests name it.
-    #[allow(dead_code, reason = "for kernel clients")]
     pub(super) fn number(&self) -> u32 {
         self.number
     }

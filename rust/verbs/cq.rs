@@ -2,19 +2,24 @@
 
 //! Completion queues.
 
-use super::{limits, ring::Ring, Driver};
+use super::{
+    limits,
+    ring::Ring,
+    send_queue::{filled, product},
+    Driver,
+};
 use crate::{
     abi::{self, wc_flags},
-    new_spinlock_bh,
-    rdma::{self, CqEvent, CqHandle, CqInitAttr, MmapEntry, Notify},
-    sync::SpinLockBh,
+    rdma::{
+        self, CqEvent, CqHandle, CqInitAttr, MmapEntry, Network, Notify, QpHandle, Wc, WcArray,
+    },
 };
 use kernel::{
-    new_mutex,
+    new_mutex, new_spinlock_irq,
     prelude::*,
     sync::{
         atomic::{ordering::Relaxed, Atomic},
-        Arc, Mutex,
+        Arc, Mutex, SpinLockIrq,
     },
 };
 
@@ -29,6 +34,8 @@ enum Armed {
 struct Inner {
     /// `None` once the queue is destroyed.
     ring: Option<Ring>,
+    /// A kernel client's queue: whose each completion is.
+    owners: Option<KVVec<Option<Arc<QpHandle>>>>,
     producer: u32,
     armed: Armed,
     overrun: bool,
@@ -38,8 +45,9 @@ struct Inner {
 #[pin_data]
 pub(super) struct Cq {
     handle: Arc<CqHandle>,
+    /// Kernel clients poll and arm with interrupts off.
     #[pin]
-    inner: SpinLockBh<Inner>,
+    inner: SpinLockIrq<Inner>,
 }
 
 /// What is to be done about an added completion once no queue lock is held.
@@ -61,13 +69,18 @@ impl Wake {
 }
 
 impl Cq {
-    fn new(handle: Arc<CqHandle>, ring: Ring) -> Result<Arc<Self>> {
+    fn new(
+        handle: Arc<CqHandle>,
+        ring: Ring,
+        owners: Option<KVVec<Option<Arc<QpHandle>>>>,
+    ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 handle,
-                inner <- new_spinlock_bh!(
+                inner <- new_spinlock_irq!(
                     Inner {
                         ring: Some(ring),
+                        owners,
                         producer: 0,
                         armed: Armed::No,
                         overrun: false,
@@ -79,11 +92,12 @@ impl Cq {
         )
     }
 
-    /// Adds a completion. Any context. Errors count as solicited (IB specification 11.4.2.2).
+    /// Adds a completion of the QP `owner`. Any context. Errors count as solicited (IB specification 11.4.2.2).
     ///
     /// A full queue loses it and is in error for good (IB specification 11.6.3.1).
-    pub(super) fn push(&self, cqe: &abi::Cqe, solicited: bool) -> Wake {
-        let mut inner = self.inner.lock();
+    pub(super) fn push(&self, cqe: &abi::Cqe, solicited: bool, owner: &Arc<QpHandle>) -> Wake {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
         let producer = inner.producer;
         let Some(ring) = inner.ring.as_ref() else {
             return Wake::default();
@@ -97,8 +111,18 @@ impl Cq {
             };
         }
         let mut cqe = *cqe;
-        cqe.wc_flags &= !wc_flags::KERNEL_ONLY;
-        cqe.reserved0 = [0; 2];
+        match &mut inner.owners {
+            Some(owners) => {
+                let at = (producer & ring.entries().wrapping_sub(1)) as usize;
+                if let Some(slot) = owners.get_mut(at) {
+                    *slot = Some(owner.clone());
+                }
+            }
+            None => {
+                cqe.wc_flags &= !wc_flags::KERNEL_ONLY;
+                cqe.reserved0 = [0; 2];
+            }
+        }
         ring.write(producer, 0, &cqe);
         ring.set_producer(producer.wrapping_add(1));
         inner.producer = producer.wrapping_add(1);
@@ -114,6 +138,26 @@ impl Cq {
             completed,
             overrun: false,
         }
+    }
+
+    /// Moves completions out, for a kernel client; those of QPs that are gone vanish. Any context.
+    fn poll(&self, wcs: &mut WcArray<'_>) {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let (Some(ring), Some(owners)) = (&inner.ring, &mut inner.owners) else {
+            return;
+        };
+        let mut index = ring.consumer();
+        while index != inner.producer && wcs.room() != 0 {
+            let at = (index & ring.entries().wrapping_sub(1)) as usize;
+            let owner = owners.get_mut(at).and_then(Option::take);
+            let cqe: Option<abi::Cqe> = ring.read(index, 0);
+            if let (Some(owner), Some(cqe)) = (owner.filter(|qp| !qp.is_closed()), cqe) {
+                wcs.push(&owner, &kernel_wc(&cqe));
+            }
+            index = index.wrapping_add(1);
+        }
+        ring.set_consumer(index);
     }
 
     /// Tells the owner. Any context, no queue lock held.
@@ -154,11 +198,34 @@ impl Cq {
     }
 }
 
+/// A completion in a kernel client's terms.
+fn kernel_wc(cqe: &abi::Cqe) -> Wc {
+    let has = |flag| cqe.wc_flags & flag != 0;
+    Wc {
+        wr_id: cqe.wr_id,
+        status: cqe.status,
+        opcode: cqe.opcode,
+        byte_len: cqe.byte_len,
+        imm_data: has(wc_flags::WITH_IMM).then_some(cqe.imm_data),
+        invalidated: has(wc_flags::WITH_INV).then_some(cqe.imm_data),
+        src_qp: cqe.src_qp,
+        network: if has(wc_flags::KERNEL_IPV4) {
+            Some(Network::Ipv4)
+        } else if has(wc_flags::KERNEL_IPV6) {
+            Some(Network::Ipv6)
+        } else {
+            None
+        },
+        vlan: has(wc_flags::KERNEL_VLAN).then(|| u16::from_ne_bytes(cqe.reserved0)),
+    }
+}
+
 /// The core's completion queue.
 pub struct CqObject {
     inner: Arc<Cq>,
-    /// Dropped here, in process context; the ring's memory goes with the last user.
-    map: Pin<KBox<Mutex<MmapEntry>>>,
+    /// Dropped here, in process context; the ring's memory goes with the last user. A kernel client's
+    /// queue is not mapped.
+    map: Pin<KBox<Mutex<Option<MmapEntry>>>>,
 }
 
 impl CqObject {
@@ -178,15 +245,22 @@ impl rdma::CqOps<Driver> for CqObject {
         attr: &CqInitAttr,
         udata: Option<rdma::Udata<'_>>,
     ) -> Result<Self> {
-        let udata = udata.ok_or(EOPNOTSUPP)?;
         if attr.flags != 0 {
             return Err(EOPNOTSUPP);
         }
         if attr.cqe == 0 || attr.cqe > limits::MAX_CQE {
             return Err(EINVAL);
         }
-        let ucontext = udata.ucontext(cq.device()).ok_or(EINVAL)?;
         let ring = Ring::new(attr.cqe, core::mem::size_of::<abi::Cqe>())?;
+        let Some(udata) = udata else {
+            cq.set_cqe(ring.entries());
+            let owners = filled(product(ring.entries(), 1)?)?;
+            return Ok(Self {
+                inner: Cq::new(cq.handle().clone(), ring, Some(owners))?,
+                map: KBox::pin_init(new_mutex!(None, "metaroce cq map"), GFP_KERNEL)?,
+            });
+        };
+        let ucontext = udata.ucontext(cq.device()).ok_or(EINVAL)?;
         let map = MmapEntry::new(ucontext, ring.mem().clone())?;
         let resp = abi::CreateCqResp {
             ring: ring.info(map.offset())?,
@@ -194,15 +268,17 @@ impl rdma::CqOps<Driver> for CqObject {
             reserved: 0,
         };
         cq.set_cqe(ring.entries());
-        let inner = Cq::new(cq.handle().clone(), ring)?;
-        let map = KBox::pin_init(new_mutex!(map, "metaroce cq map"), GFP_KERNEL)?;
+        let inner = Cq::new(cq.handle().clone(), ring, None)?;
+        let map = KBox::pin_init(new_mutex!(Some(map), "metaroce cq map"), GFP_KERNEL)?;
         udata.respond(&resp)?;
         Ok(Self { inner, map })
     }
 
     fn destroy(&self, _cq: &rdma::Cq<Driver>) {
-        let ring = self.inner.inner.lock().ring.take();
-        drop(ring);
+        let mut inner = self.inner.inner.lock();
+        let gone = (inner.ring.take(), inner.owners.take());
+        drop(inner);
+        drop(gone);
     }
 
     fn resize(&self, cq: &rdma::Cq<Driver>, cqe: u32, udata: rdma::Udata<'_>) -> Result<u32> {
@@ -219,12 +295,17 @@ impl rdma::CqOps<Driver> for CqObject {
             ..abi::CreateCqResp::default()
         };
         self.inner.replace_ring(ring)?;
-        *kept = map;
+        *kept = Some(map);
         udata.respond(&resp)?;
         Ok(entries)
     }
 
     fn req_notify(&self, _cq: &rdma::Cq<Driver>, notify: Notify) -> Result<bool> {
         Ok(self.inner.arm(notify) && notify.report_missed)
+    }
+
+    fn poll(&self, _cq: &rdma::Cq<Driver>, wcs: &mut WcArray<'_>) -> Result {
+        self.inner.poll(wcs);
+        Ok(())
     }
 }

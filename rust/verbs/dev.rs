@@ -143,6 +143,8 @@ pub fn newlink(name: &CStr, netdev: &NetDev) -> Result {
     rdma::Device::<Driver>::register(name, netdev, |new| DeviceData::new(new, netdev))
 }
 
+/// Bytes of a management datagram (`IB_MGMT_MAD_SIZE`).
+const MAD_SIZE: u32 = 256;
 /// The default partition, full member (IB specification 10.9.1.2); there is no other.
 const DEFAULT_PKEY: u16 = 0xffff;
 
@@ -234,8 +236,8 @@ impl rdma::Driver for Driver {
         Ok(PortImmutable {
             pkey_tbl_len: 1,
             gid_tbl_len: limits::GID_TABLE_LEN,
-            max_mad_size: 0,
-            has_mad: false,
+            max_mad_size: MAD_SIZE,
+            has_mad: true,
         })
     }
 

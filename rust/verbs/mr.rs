@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     engine::{Refusal, RemoteAccess},
-    rdma::{self, access, MrRequest, UmemPages},
+    rdma::{self, access, MrRequest, Pages, UmemPages},
     sync::{Gated, PageSlice},
 };
 use kernel::{prelude::*, sync::Arc};
@@ -60,7 +60,7 @@ pub struct Mr {
     length: u64,
     /// `None` inside: a region of length 0.
     #[pin]
-    pages: Gated<Option<UmemPages>>,
+    pages: Gated<Option<Pages>>,
 }
 
 impl Mr {
@@ -69,7 +69,7 @@ impl Mr {
         pd: u32,
         access: Access,
         request: &MrRequest,
-        pages: Option<UmemPages>,
+        pages: Option<Pages>,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -115,10 +115,17 @@ impl Mr {
         let offset = usize::try_from(offset).map_err(|_| Refusal::Access)?;
         let len = usize::try_from(len).map_err(|_| Refusal::Access)?;
         let parts = pages.segments(offset, len).ok_or(Refusal::Access)?;
+        let mut left = len;
         for part in parts {
+            left = left.saturating_sub(part.len());
             f(part)?;
         }
-        Ok(())
+        if left == 0 {
+            Ok(())
+        } else {
+            // A kernel client named addresses where no page is.
+            Err(Refusal::Access)
+        }
     }
 }
 
@@ -155,7 +162,10 @@ impl rdma::MrOps<Driver> for MrObject {
         let dev = device_of(rdev);
         let mut pages = match request.length {
             0 => None,
-            len => Some(UmemPages::get(rdev, request.start, len, request.access)?),
+            len => {
+                let pages = UmemPages::get(rdev, request.start, len, request.access)?;
+                Some(Pages::User(pages))
+            }
         };
         let access = Access::from_bits(request.access);
         let (_, inner) = dev.mrs.insert_random(u32::MAX, GFP_KERNEL, |key| {
@@ -166,6 +176,27 @@ impl rdma::MrOps<Driver> for MrObject {
             dev.mrs.remove(inner.key);
             return Err(EAGAIN);
         }
+        Ok(Self {
+            dev: dev.clone(),
+            inner,
+        })
+    }
+
+    fn get_dma(pd: &rdma::Pd<Driver>, access: u32) -> Result<Self> {
+        if access & !KNOWN_ACCESS != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        let dev = device_of(pd.device());
+        let all = MrRequest {
+            start: 0,
+            length: u64::MAX,
+            iova: 0,
+            access,
+        };
+        let rights = Access::from_bits(access);
+        let (_, inner) = dev.mrs.insert_random(u32::MAX, GFP_KERNEL, |key| {
+            Mr::new(key, pd.data().id(), rights, &all, Some(Pages::Kernel))
+        })?;
         Ok(Self {
             dev: dev.clone(),
             inner,

@@ -293,7 +293,7 @@ impl Qp {
         if let Some(mut cqe) = sq.complete(wqe, status, self.signal_all) {
             cqe.status = wc_status(status);
             cqe.qp_num = self.qpn;
-            wake = self.send_cq.push(&cqe, false);
+            wake = self.send_cq.push(&cqe, false, &self.handle);
         }
         let drained = sq.is_idle();
         drop(sq);
@@ -563,7 +563,9 @@ impl Qp {
         let Some(wr_id) = wr_id else {
             return;
         };
-        let wake = self.recv_cq.push(&abi::Cqe { wr_id, ..cqe }, solicited);
+        let wake = self
+            .recv_cq
+            .push(&abi::Cqe { wr_id, ..cqe }, solicited, &self.handle);
         drop(rq);
         self.recv_cq.wake(wake);
     }
@@ -624,6 +626,7 @@ impl Qp {
                 ..abi::Cqe::default()
             },
             true,
+            &self.handle,
         )
     }
 
@@ -657,7 +660,7 @@ impl Qp {
             };
             cqe.status = wc_status(WcStatus::WrFlushErr);
             cqe.qp_num = self.qpn;
-            wake = wake.and(self.send_cq.push(&cqe, false));
+            wake = wake.and(self.send_cq.push(&cqe, false, &self.handle));
         }
         drop(sq);
         self.send_cq.wake(wake);

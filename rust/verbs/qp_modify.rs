@@ -17,6 +17,7 @@
 use super::{
     dev::{device_of, QP_ACCESS},
     limits,
+    posters::Posters,
     qp::{Qp, QpParts, Receives},
     recv_queue::RecvQueue,
     ring::Ring,
@@ -29,7 +30,7 @@ use crate::{
     engine::{seq::Msn, time::Span, RequesterAttr, StreamAttr},
     rdma::{
         self, modify_is_ok, AhValues, GidType, MmapEntry, Mtu, QpAttr, QpAttrOut, QpCap,
-        QpInitAttr, QpMask, QpState, QpType,
+        QpInitAttr, QpMask, QpState, QpType, RecvWr, SendWr,
     },
     BoundTransport,
 };
@@ -152,9 +153,11 @@ impl Attrs {
 /// The core's queue pair.
 pub struct QpObject {
     inner: Arc<Qp>,
-    _sq_map: MmapEntry,
-    /// `None` with a shared receive queue.
-    _rq_map: Option<MmapEntry>,
+    /// Of the send and the receive ring; the latter is `None` with a shared receive queue, both are for
+    /// a kernel client.
+    _maps: [Option<MmapEntry>; 2],
+    /// A kernel client's.
+    posters: Option<Pin<KBox<Posters>>>,
 }
 
 impl QpObject {
@@ -209,6 +212,9 @@ impl QpObject {
         match (cur, next) {
             (_, QpState::Reset) => {
                 qp.reset();
+                if let Some(posters) = &self.posters {
+                    posters.reset();
+                }
                 Ok(())
             }
             (QpState::Err, QpState::Err) => Ok(()),
@@ -268,11 +274,12 @@ impl rdma::QpOps<Driver> for QpObject {
         attr: &mut QpInitAttr<'_>,
         udata: Option<rdma::Udata<'_>>,
     ) -> Result<Self> {
-        let udata = udata.ok_or(EOPNOTSUPP)?;
         let qp_type = attr.qp_type();
-        if !matches!(qp_type, QpType::Rc | QpType::Ud) || attr.create_flags() != 0 {
+        if !matches!(qp_type, QpType::Rc | QpType::Ud | QpType::Gsi) || attr.create_flags() != 0 {
             return Err(EOPNOTSUPP);
         }
+        // The GSI is the kernel's; there is one for each port.
+        require(qp_type != QpType::Gsi || (udata.is_none() && attr.port() == 1))?;
         let want = attr.cap();
         require(
             want.max_send_wr <= limits::MAX_QP_WR
@@ -305,19 +312,22 @@ impl rdma::QpOps<Driver> for QpObject {
             max_inline_data: want.max_inline_data,
         };
 
-        let ucontext = udata.ucontext(new.device()).ok_or(EINVAL)?;
-        let sq_map = MmapEntry::new(ucontext, sq_ring.mem().clone())?;
-        let rq_map = match &rq_ring {
-            Some(ring) => Some(MmapEntry::new(ucontext, ring.mem().clone())?),
-            None => None,
+        let maps = match &udata {
+            Some(udata) => {
+                let ucontext = udata.ucontext(new.device()).ok_or(EINVAL)?;
+                let map = |ring: &Ring| MmapEntry::new(ucontext, ring.mem().clone());
+                [Some(map(&sq_ring)?), rq_ring.as_ref().map(map).transpose()?]
+            }
+            None => [None, None],
         };
-        let rq_info = match (&rq_ring, &rq_map) {
-            (Some(ring), Some(map)) => ring.info(map.offset())?,
-            _ => abi::RingInfo::default(),
+        let info = |ring: Option<&Ring>, map: &Option<MmapEntry>| match (ring, map) {
+            (Some(ring), Some(map)) => ring.info(map.offset()),
+            _ => Ok(abi::RingInfo::default()),
         };
+        let [sq_map, rq_map] = &maps;
         let resp = abi::CreateQpResp {
-            sq: sq_ring.info(sq_map.offset())?,
-            rq: rq_info,
+            sq: info(Some(&sq_ring), sq_map)?,
+            rq: info(rq_ring.as_ref(), rq_map)?,
             max_inline: cap.max_inline_data,
             max_send_sge,
             max_recv_sge,
@@ -325,6 +335,7 @@ impl rdma::QpOps<Driver> for QpObject {
         };
 
         let dev = device_of(new.device());
+        let rings = (sq_ring.clone(), rq_ring.clone());
         let mut parts = Some(QpParts {
             qp_type,
             pd: new.pd().data().id(),
@@ -341,28 +352,35 @@ impl rdma::QpOps<Driver> for QpObject {
                 (None, None) => return Err(EINVAL),
             },
         });
-        let (qpn, inner) = loop {
-            let made = dev.qps.insert_random(QPN_MASK, GFP_KERNEL, |qpn| {
-                // 1 is the GSI, the last one stands for multicast.
-                if qpn <= 1 || qpn == QPN_MASK {
-                    return Err(EAGAIN);
+        let (qpn, inner) = if qp_type == QpType::Gsi {
+            let qp = Qp::new(GSI_QPN, parts.take().ok_or(EBUSY)?)?;
+            dev.qps.insert(GSI_QPN, qp.clone(), GFP_KERNEL)?;
+            (GSI_QPN, qp)
+        } else {
+            loop {
+                let made = dev.qps.insert_random(QPN_MASK, GFP_KERNEL, |qpn| {
+                    // The last one stands for multicast.
+                    if qpn <= GSI_QPN || qpn == QPN_MASK {
+                        return Err(EAGAIN);
+                    }
+                    Qp::new(qpn, parts.take().ok_or(EBUSY)?)
+                });
+                match made {
+                    Err(e) if e == EAGAIN => continue,
+                    other => break other?,
                 }
-                Qp::new(qpn, parts.take().ok_or(EBUSY)?)
-            });
-            match made {
-                Err(e) if e == EAGAIN => continue,
-                other => break other?,
             }
         };
+        let finish = || match &udata {
+            Some(udata) => udata.respond(&resp).map(|()| None),
+            None => Posters::new(&inner, rings.0, rings.1, cap).map(Some),
+        };
+        let posters = finish().inspect_err(|_| inner.close())?;
         let this = Self {
             inner,
-            _sq_map: sq_map,
-            _rq_map: rq_map,
+            _maps: maps,
+            posters,
         };
-        if let Err(e) = udata.respond(&resp) {
-            this.inner.close();
-            return Err(e);
-        }
         new.set_qp_num(qpn);
         attr.set_cap(&cap);
         Ok(this)
@@ -436,13 +454,34 @@ impl rdma::QpOps<Driver> for QpObject {
     }
 
     fn destroy(&self, _qp: &rdma::Qp<Driver>) {
+        if let Some(posters) = &self.posters {
+            posters.stop();
+        }
         self.inner.close();
     }
 
     fn doorbell(&self, _qp: &rdma::Qp<Driver>) -> Result {
-        self.inner.doorbell()
+        match &self.posters {
+            Some(posters) => {
+                posters.doorbell();
+                Ok(())
+            }
+            None => self.inner.doorbell(),
+        }
+    }
+
+    fn post_send(&self, qp: &rdma::Qp<Driver>, wr: &SendWr<'_>) -> Result {
+        let posters = self.posters.as_ref().ok_or(EINVAL)?;
+        posters.send(qp, self.inner.state(), wr)
+    }
+
+    fn post_recv(&self, _qp: &rdma::Qp<Driver>, wr: &RecvWr<'_>) -> Result {
+        let posters = self.posters.as_ref().ok_or(EINVAL)?;
+        posters.recv(self.inner.state(), wr)
     }
 }
 
+/// Number of the GSI.
+const GSI_QPN: u32 = 1;
 /// QP numbers have 24 bits.
 const QPN_MASK: u32 = 0xff_ffff;

@@ -10,7 +10,8 @@ use crate::{abi, rdma::UserRing};
 use kernel::{prelude::*, sync::Arc};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// A queue's shared memory and its geometry.
+/// A queue's shared memory and its geometry. Copies share the memory.
+#[derive(Clone)]
 pub(super) struct Ring {
     mem: Arc<UserRing>,
     /// A power of two.
@@ -85,6 +86,13 @@ impl Ring {
         self.mem.full_barrier();
     }
 
+    /// What was told last; entries published before are found by whoever set it, or announced.
+    pub(super) fn wants_wakeup(&self) -> bool {
+        self.mem.full_barrier();
+        let flags = self.mem.read_u32(abi::RING_KERNEL_FLAGS).unwrap_or(0);
+        flags & abi::RING_NEED_WAKEUP != 0
+    }
+
     /// The same where nothing depends on the order.
     pub(super) fn set_kernel_flags_relaxed(&self, flags: u32) {
         let _ = self.mem.write_u32(abi::RING_KERNEL_FLAGS, flags);
@@ -144,11 +152,15 @@ impl Ring {
             .is_some()
     }
 
-    /// Copies a value into slot `index`.
-    pub(super) fn write<T: IntoBytes + Immutable>(&self, index: u32, at: usize, value: &T) {
-        let bytes = value.as_bytes();
+    /// Copies bytes into slot `index`.
+    pub(super) fn write_bytes(&self, index: u32, at: usize, bytes: &[u8]) {
         if let Some(offset) = self.place(index, at, bytes.len()) {
             let _ = self.mem.write_bytes(offset, bytes);
         }
+    }
+
+    /// Copies a value into slot `index`.
+    pub(super) fn write<T: IntoBytes + Immutable>(&self, index: u32, at: usize, value: &T) {
+        self.write_bytes(index, at, value.as_bytes());
     }
 }
