@@ -328,6 +328,10 @@ impl Host for ConnHost {
         qp.pull_request()
     }
 
+    fn execute_local(&mut self, qp: &Arc<Qp>, wqe: WqeId) -> WcStatus {
+        qp.execute_local(wqe)
+    }
+
     fn complete_request(&mut self, qp: &Arc<Qp>, wqe: WqeId, status: WcStatus, byte_len: u32) {
         qp.complete_request(wqe, status, byte_len);
     }
@@ -354,6 +358,10 @@ impl Host for ConnHost {
 
     fn match_recv(&mut self, qp: &Arc<Qp>, ssn: u32, total_len: u32) -> Result<Target, Refusal> {
         qp.match_recv(ssn, total_len)
+    }
+
+    fn match_invalidate(&mut self, qp: &Arc<Qp>, rkey: u32) -> Result<(), Refusal> {
+        qp.match_invalidate(rkey)
     }
 
     fn match_remote(

@@ -42,8 +42,10 @@ pub enum Opcode {
     CmpSwap,
     /// Atomic fetch and add, 8 bytes.
     FetchAdd,
-    /// Executed by the embedder when it was pulled (local invalidate, memory registration, bind);
-    /// takes no part in the protocol, but completes in posting order, with [`Request::local`].
+    /// Executed by the embedder (local invalidate, memory registration, bind) in
+    /// [`Host::execute_local`], when all earlier requests have been sent and before any later one
+    /// is; with [`Request::fence`], when all earlier requests are complete. Takes no part in the
+    /// protocol, but completes in posting order.
     Local,
 }
 
@@ -88,7 +90,7 @@ pub struct Request {
     /// The embedder reports success too, so that someone may wait for it: the acknowledgement of the
     /// last packet is not to be delayed.
     pub signaled: bool,
-    /// Status of an [`Opcode::Local`] request. Anything but `Success` fails the stream.
+    /// Anything but `Success` fails an [`Opcode::Local`] request in its turn, without executing it.
     pub local: WcStatus,
 }
 
@@ -322,6 +324,8 @@ pub trait Host {
 
     /// The next work request of the send queue; `None` when it is empty (or held).
     fn pull_request(&mut self, qp: &Self::Qp) -> Option<Request>;
+    /// Executes an [`Opcode::Local`] request, once. Anything but `Success` fails the stream.
+    fn execute_local(&mut self, qp: &Self::Qp, wqe: WqeId) -> WcStatus;
     /// A pulled request is over. In posting order, once each.
     fn complete_request(&mut self, qp: &Self::Qp, wqe: WqeId, status: WcStatus, byte_len: u32);
     /// READ data for bytes from `offset` of the request.
@@ -343,6 +347,9 @@ pub trait Host {
         ssn: u32,
         total_len: u32,
     ) -> Result<Self::Target, Refusal>;
+    /// Whether the peer may invalidate `rkey`, asked before the SEND that does so is matched. It is
+    /// carried out in [`Host::complete_recv`].
+    fn match_invalidate(&mut self, qp: &Self::Qp, rkey: u32) -> Result<(), Refusal>;
     /// Check key, bounds and rights of a whole remote operation.
     fn match_remote(
         &mut self,

@@ -277,6 +277,12 @@ impl Qp {
         self.sq.lock().pull(&cx)
     }
 
+    /// Carries out a local operation, which is pulled and next in order. Softirq.
+    pub fn execute_local(&self, _wqe: WqeId) -> WcStatus {
+        // There are no keys yet that could be bound or invalidated.
+        WcStatus::LocQpOpErr
+    }
+
     /// A pulled request is over. Softirq.
     pub fn complete_request(&self, wqe: WqeId, status: WcStatus, _byte_len: u32) {
         if status != WcStatus::Success {
@@ -435,6 +441,11 @@ impl Qp {
                 Err(why)
             }
         }
+    }
+
+    /// Whether the peer may invalidate a key with its message (IB specification 10.6.5). Softirq.
+    pub fn match_invalidate(&self, _rkey: u32) -> Result<(), Refusal> {
+        Err(Refusal::Access)
     }
 
     /// Checks a whole remote operation (IB specification 9.7.4.1.3 and 9.7.5.2.3). Softirq.

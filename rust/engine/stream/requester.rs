@@ -43,7 +43,7 @@ struct TxMsg {
     charged: bool,
     /// Counted in `reads`.
     reading: bool,
-    /// The response is complete.
+    /// The response is complete; a local request has been executed.
     answered: bool,
     /// A first piece has been sent, in whatever attempt.
     begun: bool,
@@ -54,7 +54,7 @@ struct TxMsg {
 impl TxMsg {
     fn is_done(&self) -> bool {
         match self.req.opcode {
-            Opcode::Local => true,
+            Opcode::Local => self.answered,
             op if op.expects_response() => self.answered,
             _ => self.sent_all && self.unresolved == 0 && !self.refused,
         }
@@ -175,7 +175,7 @@ impl<S: Store> Requester<S> {
         }
         loop {
             if self.cursor == self.next {
-                if self.failing.is_some() || !self.pull(now, window, qp, host, raised) {
+                if self.failing.is_some() || !self.pull(now, window, qp, host) {
                     return None;
                 }
                 continue;
@@ -193,6 +193,17 @@ impl<S: Store> Requester<S> {
             };
             if msg.sent_all {
                 self.cursor = cursor.next();
+                continue;
+            }
+            if msg.req.opcode == Opcode::Local {
+                let req = msg.req;
+                if req.fence && cursor != self.una {
+                    return None;
+                }
+                if let Some(error) = self.local(now, cursor, &req, qp, host) {
+                    *raised = Some(error);
+                    return None;
+                }
                 continue;
             }
             let responds = msg.req.opcode.expects_response();
@@ -237,14 +248,7 @@ impl<S: Store> Requester<S> {
         }
     }
 
-    fn pull<H: Host>(
-        &mut self,
-        now: Instant,
-        window: u32,
-        qp: &H::Qp,
-        host: &mut H,
-        raised: &mut Option<StreamError>,
-    ) -> bool {
+    fn pull<H: Host>(&mut self, now: Instant, window: u32, qp: &H::Qp, host: &mut H) -> bool {
         let room = window.min(self.mask.wrapping_add(1));
         if self.outstanding() >= room {
             return false;
@@ -263,8 +267,7 @@ impl<S: Store> Requester<S> {
         self.next = idx.next();
         let msn = self.next_msn;
         let ssn = self.next_ssn;
-        let local = req.opcode == Opcode::Local;
-        if !local {
+        if req.opcode != Opcode::Local {
             self.next_msn = msn.next();
         }
         if req.opcode.consumes_receive() {
@@ -275,20 +278,33 @@ impl<S: Store> Requester<S> {
                 req,
                 msn,
                 ssn,
-                sent_all: local,
                 ..TxMsg::default()
             };
         }
-        if local {
-            if req.local != WcStatus::Success {
-                self.fail_at(idx, req.local);
-            }
-            if let Some(error) = self.complete(now, qp, host) {
-                *raised = Some(error);
-                return false;
-            }
-        }
         true
+    }
+
+    /// Executes a local request. Returns the error to be raised.
+    fn local<H: Host>(
+        &mut self,
+        now: Instant,
+        idx: ReqIdx,
+        req: &Request,
+        qp: &H::Qp,
+        host: &mut H,
+    ) -> Option<StreamError> {
+        let status = match req.local {
+            WcStatus::Success => host.execute_local(qp, req.wqe),
+            error => error,
+        };
+        if let Some(msg) = self.get_mut(idx) {
+            msg.sent_all = true;
+            msg.answered = true;
+        }
+        if status != WcStatus::Success {
+            self.fail_at(idx, status);
+        }
+        self.complete(now, qp, host)
     }
 
     /// The packet for a piece.

@@ -255,6 +255,9 @@ impl<S: Store, T> Responder<S, T> {
             }
             remote = Some(host.match_remote(qp, access, o.rkey, o.va, data.total)?);
         }
+        if data.op == Op::SendInv {
+            host.match_invalidate(qp, o.imm)?;
+        }
         let mut recv = None;
         if data.op.consumes_receive() {
             let total = if data.op == Op::WriteImm {

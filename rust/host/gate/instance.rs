@@ -100,12 +100,19 @@ impl Host for Outside {
             swap: ask(v, 8),
             fence: ask(v, 10) == 0,
             solicited: ask(v, 11) == 0,
+            signaled: ask(v, 13) == 0,
             local: if ask(v, 12) == 0 {
                 WcStatus::Success
             } else {
                 WcStatus::MwBindErr
             },
         })
+    }
+    fn execute_local(&mut self, qp: &u64, wqe: WqeId) -> WcStatus {
+        match ask(*qp, wqe.0) {
+            0 => WcStatus::Success,
+            _ => WcStatus::MwBindErr,
+        }
     }
     fn complete_request(&mut self, qp: &u64, wqe: WqeId, s: WcStatus, n: u32) {
         ask(*qp ^ wqe.0, s as u64 ^ u64::from(n));
@@ -118,6 +125,9 @@ impl Host for Outside {
     }
     fn match_recv(&mut self, q: &u64, ssn: u32, n: u32) -> Result<[u64; 3], Refusal> {
         refusal(*q ^ u64::from(ssn ^ n)).map(|()| [ask(1, 1); 3])
+    }
+    fn match_invalidate(&mut self, q: &u64, k: u32) -> Result<(), Refusal> {
+        refusal(*q ^ u64::from(k))
     }
     fn match_remote(
         &mut self,

@@ -105,6 +105,23 @@ impl Host for FuzzHost {
         Some(req)
     }
 
+    fn execute_local(&mut self, qp: &u32, wqe: WqeId) -> WcStatus {
+        let q = self.live(*qp);
+        let at = q.pulled.iter().position(|r| r.wqe == wqe);
+        let at = at.expect("executed a request that is not in flight");
+        let req = &mut q.pulled[at];
+        assert_eq!(req.opcode, Opcode::Local);
+        assert_eq!(
+            req.local,
+            WcStatus::Success,
+            "executed twice, or after its error"
+        );
+        assert!(!req.fence || at == 0, "executed before its fence");
+        // So that a second call is noticed.
+        req.local = WcStatus::MwBindErr;
+        WcStatus::Success
+    }
+
     fn complete_request(&mut self, qp: &u32, wqe: WqeId, status: WcStatus, len: u32) {
         self.calls += 1;
         let q = &mut self.qps[*qp as usize];
@@ -144,6 +161,11 @@ impl Host for FuzzHost {
     fn match_recv(&mut self, qp: &u32, _: u32, total_len: u32) -> Result<Target, Refusal> {
         self.live(*qp);
         self.target(None, total_len, true)
+    }
+
+    fn match_invalidate(&mut self, qp: &u32, _: u32) -> Result<(), Refusal> {
+        self.live(*qp);
+        self.refuse.pop_front().map_or(Ok(()), Err)
     }
 
     fn match_remote(

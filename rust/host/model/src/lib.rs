@@ -62,6 +62,9 @@ pub fn message(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|i| pattern(seed, i)).collect()
 }
 
+/// A key that local requests and SENDs with invalidate fail with.
+pub const BAD_KEY: u32 = 0xbad;
+
 /// Where received bytes go.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Target {
@@ -88,6 +91,8 @@ pub struct Qp {
     pub errors: Vec<StreamError>,
     pub not_ready: bool,
     pub placed_bytes: u64,
+    /// Local requests executed, and how many requests were complete then.
+    pub executed: Vec<(u64, usize)>,
 }
 
 /// The embedder.
@@ -143,6 +148,18 @@ impl Host for TestHost {
         q.pulled.insert(req.wqe.0, (req, data));
         Some(req)
     }
+    fn execute_local(&mut self, qp: &u32, wqe: WqeId) -> WcStatus {
+        let q = self.qp(qp);
+        let req = q.pulled[&wqe.0].0;
+        assert_eq!(req.opcode, Opcode::Local);
+        assert!(q.executed.iter().all(|x| x.0 != wqe.0), "executed twice");
+        q.executed.push((wqe.0, q.done.len()));
+        if req.rkey == BAD_KEY {
+            WcStatus::MwBindErr
+        } else {
+            WcStatus::Success
+        }
+    }
     fn complete_request(&mut self, qp: &u32, wqe: WqeId, status: WcStatus, len: u32) {
         let q = self.qp(qp);
         q.pulled
@@ -186,6 +203,12 @@ impl Host for TestHost {
         assert!(!r.used, "receive matched twice");
         r.used = true;
         Ok(Target::Recv(ssn as usize))
+    }
+    fn match_invalidate(&mut self, _qp: &u32, rkey: u32) -> Result<(), Refusal> {
+        match rkey {
+            BAD_KEY => Err(Refusal::Access),
+            _ => Ok(()),
+        }
     }
     fn match_remote(
         &mut self,

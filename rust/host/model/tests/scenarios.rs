@@ -513,6 +513,68 @@ fn local_requests_complete_in_order() {
 }
 
 #[test]
+fn local_requests_are_executed_in_their_turn() {
+    // Lossy, so that earlier requests are sent again while later ones are under way.
+    let mut w = World::new(7, lossy(20_000), false, Config::default());
+    w.open(0);
+    w.open(1);
+    w.pair(11, 22, &requester(500, 7));
+    w.run(10, |w| {
+        w.nodes[0].conn.is_established() && w.nodes[1].conn.is_established()
+    });
+    let request = |k, opcode, fence| Request {
+        wqe: WqeId(k),
+        opcode,
+        fence,
+        rkey: 0x1234,
+        len: 20_000,
+        ..Request::default()
+    };
+    w.post(0, 11, request(0, Opcode::Write, false), message(0, 20_000));
+    w.post(0, 11, request(1, Opcode::Local, false), Vec::new());
+    w.post(0, 11, request(2, Opcode::Read, false), Vec::new());
+    w.post(0, 11, request(3, Opcode::Local, true), Vec::new());
+    w.post(0, 11, request(4, Opcode::Write, false), message(4, 20_000));
+    assert!(w.run(1000, |w| w.qp(0, 11).done.len() == 5));
+    ok_all(&mut w, 0, 11, 5);
+    let executed = &w.qp(0, 11).executed;
+    assert_eq!(executed.iter().map(|x| x.0).collect::<Vec<_>>(), [1, 3]);
+    assert_eq!(executed[1].1, 3, "executed before its fence");
+    let bad = Request {
+        rkey: BAD_KEY,
+        ..request(5, Opcode::Local, false)
+    };
+    w.post(0, 11, bad, Vec::new());
+    assert_eq!(w.qp(0, 11).done[5].1, WcStatus::MwBindErr);
+    assert_eq!(w.qp(0, 11).errors.len(), 1);
+}
+
+#[test]
+fn key_that_may_not_be_invalidated() {
+    let mut w = World::new(8, Net::default(), false, Config::default());
+    w.open(0);
+    w.open(1);
+    w.pair(11, 22, &requester(500, 7));
+    w.post_recv(1, 22, 2, 100);
+    for (k, imm) in [0x77, BAD_KEY].into_iter().enumerate() {
+        let req = Request {
+            wqe: WqeId(k as u64),
+            opcode: Opcode::SendInv,
+            len: 100,
+            imm,
+            ..Request::default()
+        };
+        w.post(0, 11, req, message(k as u64, 100));
+    }
+    assert!(w.run(1000, |w| w.qp(0, 11).done.len() == 2
+        && w.qp(1, 22).errors.len() == 1));
+    assert_eq!(w.qp(0, 11).done[0].1, WcStatus::Success);
+    assert_eq!(w.qp(0, 11).done[1].1, WcStatus::RemAccessErr);
+    let q = w.qp(1, 22);
+    assert_eq!((q.received.len(), q.received[0].0.imm), (1, 0x77));
+}
+
+#[test]
 fn peer_restarts() {
     let mut w = World::new(1, Net::default(), false, Config::default());
     w.open(0);

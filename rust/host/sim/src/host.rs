@@ -87,6 +87,10 @@ impl Host for End {
         })
     }
 
+    fn execute_local(&mut self, _: &u32, _: WqeId) -> WcStatus {
+        WcStatus::Success
+    }
+
     fn complete_request(&mut self, qp: &u32, _: WqeId, status: WcStatus, _: u32) {
         let q = &mut self.qps[*qp as usize];
         q.completed += 1;
@@ -102,6 +106,10 @@ impl Host for End {
     }
 
     fn match_recv(&mut self, _: &u32, _: u32, _: u32) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn match_invalidate(&mut self, _: &u32, _: u32) -> Result<(), Refusal> {
         Ok(())
     }
 
