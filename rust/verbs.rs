@@ -10,7 +10,7 @@
 //!
 //! `Qp::attrs` (mutex, process) -> the connection's lock (data path) or, of a datagram QP, its link's
 //! -> `Qp::sq` | `Qp::rq` ->
-//! `Cq::inner`; tables of keys are leaves. Completion handlers and event handlers of the core are
+//! `Cq::inner`; a window's lock and the tables of keys are leaves. Completion handlers and event handlers of the core are
 //! called without any of the queue locks.
 #![deny(unsafe_code)]
 
@@ -18,8 +18,10 @@ mod ah;
 mod cq;
 pub(crate) mod datagram;
 pub(crate) mod dev;
+mod key;
 mod limits;
 mod mr;
+mod mw;
 mod pd;
 mod posters;
 pub(crate) mod qp;

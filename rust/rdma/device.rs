@@ -3,8 +3,8 @@
 //! Devices.
 
 use super::{
-    AhOps, CqOps, DeviceAttr, DeviceHandle, GidAttr, Handle, LinkLayer, MrOps, PdOps, PortAttr,
-    QpOps, SrqOps, StatDesc, StatValues, UcontextOps,
+    AhOps, CqOps, DeviceAttr, DeviceHandle, GidAttr, Handle, LinkLayer, MrOps, MwOps, PdOps,
+    PortAttr, QpOps, SrqOps, StatDesc, StatValues, UcontextOps,
 };
 use crate::{ffi::bindings as ffi, sync::NetDev};
 use core::{marker::PhantomData, mem::MaybeUninit, ptr::NonNull};
@@ -72,6 +72,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     type Qp: QpOps<Self>;
     /// Memory regions.
     type Mr: MrOps<Self>;
+    /// Memory windows, or [`Unsupported`](super::Unsupported).
+    type Mw: MwOps<Self>;
     /// Shared receive queues, or [`Unsupported`](super::Unsupported).
     type Srq: SrqOps<Self>;
     /// Address handles, or [`Unsupported`](super::Unsupported).

@@ -13,9 +13,9 @@
 
 use super::{
     mmap, wr::WcArray, Ah, AhAttr, AhOps, Cq, CqInitAttr, CqOps, Device, Driver, Gid, GidAttr,
-    LinkLayer, Mr, MrOps, MrRequest, Notify, Pd, PdOps, Qp, QpAttr, QpAttrOut, QpInitAttr, QpMask,
-    QpOps, RecvWr, SendWr, Srq, SrqAttr, SrqMask, SrqOps, StatDesc, StatValues, Ucontext,
-    UcontextOps, Udata,
+    LinkLayer, Mr, MrOps, MrRequest, Mw, MwOps, Notify, Pd, PdOps, Qp, QpAttr, QpAttrOut,
+    QpInitAttr, QpMask, QpOps, RecvWr, SendWr, Srq, SrqAttr, SrqMask, SrqOps, StatDesc, StatValues,
+    Ucontext, UcontextOps, Udata,
 };
 use crate::ffi::bindings as ffi;
 use core::{marker::PhantomData, mem::size_of};
@@ -143,14 +143,15 @@ impl<D: Driver> Adapter<D> {
         alloc_mr: None,
         map_mr_sg: None,
         advise_mr: None,
-        alloc_mw: None,
-        dealloc_mw: None,
+        alloc_mw: op!(D::Mw::HAS_ALLOC, Self::alloc_mw),
+        dealloc_mw: op!(D::Mw::HAS_ALLOC, Self::dealloc_mw),
 
         size_ib_ucontext: size_of::<Ucontext<D>>(),
         size_ib_pd: size_of::<Pd<D>>(),
         size_ib_ah: size_of::<Ah<D>>(),
         size_ib_cq: size_of::<Cq<D>>(),
         size_ib_qp: size_of::<Qp<D>>(),
+        size_ib_mw: size_of::<Mw<D>>(),
         size_ib_srq: size_of::<Srq<D>>(),
         ..pin_init::zeroed()
     };
@@ -748,6 +749,22 @@ impl<D: Driver> Adapter<D> {
             Mr::<D>::new(pd, drv, iova, length)
         };
         make().unwrap_or_else(|e: Error| e.to_ptr())
+    }
+
+    unsafe extern "C" fn alloc_mw(mw: *mut ffi::ib_mw, udata: *mut ffi::ib_udata) -> c_int {
+        // SAFETY: Valid during the call.
+        let udata = unsafe { Udata::from_raw(udata) };
+        // SAFETY: A new object.
+        ret(|| unsafe { Mw::<D>::init(mw, |new| D::Mw::alloc(new, udata)) })
+    }
+
+    unsafe extern "C" fn dealloc_mw(mw: *mut ffi::ib_mw) -> c_int {
+        // SAFETY: Alive until `fini`.
+        let this = unsafe { Mw::<D>::from_raw(mw) };
+        this.data().dealloc(this);
+        // SAFETY: The last callback of the object.
+        unsafe { Mw::<D>::fini(mw) };
+        0
     }
 
     unsafe extern "C" fn dereg_mr(mr: *mut ffi::ib_mr, udata: *mut ffi::ib_udata) -> c_int {

@@ -5,8 +5,9 @@
 use super::{
     ah::{AhObject, AhTable},
     cq::CqObject,
-    limits,
+    key, limits,
     mr::{Mr, MrObject},
+    mw::{Mw, MwObject},
     pd::{PdObject, UcontextObject},
     qp::Qp,
     qp_modify::QpObject,
@@ -37,9 +38,12 @@ pub struct Device {
     /// Its going away unregisters the device, which gives the reference back.
     netdev: ARef<NetDev>,
     port: Arc<Port>,
-    /// By key; a region's lkey and rkey are the same random number.
+    /// By index, see [`super::key`].
     #[pin]
     pub(super) mrs: KeyTable<Mr>,
+    /// By index, see [`super::key`].
+    #[pin]
+    pub(super) mws: KeyTable<Mw>,
     /// By number.
     #[pin]
     pub(super) qps: KeyTable<Qp>,
@@ -79,7 +83,18 @@ impl Device {
 
     /// A region by its key. Any context.
     pub(super) fn mr(&self, key: u32) -> Option<Arc<Mr>> {
-        self.mrs.get(key)
+        if key::names_window(key) {
+            return None;
+        }
+        self.mrs.get(key::index(key)).filter(|mr| mr.key() == key)
+    }
+
+    /// The window that a key, bound or not, is one of. Any context.
+    pub(super) fn mw(&self, key: u32) -> Option<Arc<Mw>> {
+        if !key::names_window(key) {
+            return None;
+        }
+        self.mws.get(key::index(key))
     }
 }
 
@@ -99,6 +114,7 @@ impl DeviceData {
                 netdev: netdev.into(),
                 port: for_device,
                 mrs <- KeyTable::new(c"metaroce mrs"),
+                mws <- KeyTable::new(c"metaroce mws"),
                 qps <- KeyTable::new(c"metaroce qps"),
                 ahs <- AhTable::new(),
             }),
@@ -165,6 +181,7 @@ impl rdma::Driver for Driver {
     type Cq = CqObject;
     type Qp = QpObject;
     type Mr = MrObject;
+    type Mw = MwObject;
     type Srq = SrqObject;
     type Ah = AhObject;
 
@@ -187,6 +204,7 @@ impl rdma::Driver for Driver {
             max_cq: limits::MAX_CQ,
             max_cqe: limits::MAX_CQE,
             max_mr: limits::MAX_MR,
+            max_mw: limits::MAX_MW,
             max_pd: limits::MAX_PD,
             max_qp_rd_atom: rd_atomic,
             max_qp_init_rd_atom: rd_atomic,

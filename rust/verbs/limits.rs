@@ -23,6 +23,8 @@ pub(super) const MAX_MR: u32 = 1 << 20;
 pub(super) const MAX_MR_SIZE: u64 = 1 << 40;
 /// Address handles.
 pub(super) const MAX_AH: u32 = 1 << 20;
+/// Memory windows.
+pub(super) const MAX_MW: u32 = 1 << 20;
 /// Protection domains.
 pub(super) const MAX_PD: u32 = 1 << 20;
 /// READs and atomics in flight, per QP and direction.
@@ -36,5 +38,5 @@ pub(super) const GID_TABLE_LEN: i32 = 256;
 /// Messages of a stream in flight; also the responder's window (see the engine's stream).
 pub(super) const STREAM_WINDOW: u16 = 256;
 /// What the device can do (`enum ib_device_cap_flags`): GUIDs are its own, a receiver that is not
-/// ready says so, shared receive queues can be resized.
-pub(super) const CAP_FLAGS: u64 = 1 << 11 | 1 << 12 | 1 << 13;
+/// ready says so, shared receive queues can be resized, memory windows of type 1 and 2B.
+pub(super) const CAP_FLAGS: u64 = 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 24;

@@ -4,14 +4,23 @@
 
 use super::{
     dev::{device_of, Device},
-    limits, Driver,
+    key, limits, Driver,
 };
 use crate::{
     engine::{Refusal, RemoteAccess},
     rdma::{self, access, MrRequest, Pages, UmemPages},
     sync::{Gated, PageSlice},
 };
-use kernel::{prelude::*, sync::Arc};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering::{Full, Relaxed},
+            Atomic,
+        },
+        Arc,
+    },
+};
 
 /// Rights of a region or a QP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,32 +65,37 @@ pub struct Mr {
     key: u32,
     pd: u32,
     access: Access,
+    /// Windows may be bound to it.
+    may_bind: bool,
     iova: u64,
     length: u64,
+    /// Number of windows bound to it, or [`CLOSED`].
+    windows: Atomic<u32>,
     /// `None` inside: a region of length 0.
     #[pin]
     pages: Gated<Option<Pages>>,
 }
 
 impl Mr {
-    fn new(
-        key: u32,
-        pd: u32,
-        access: Access,
-        request: &MrRequest,
-        pages: Option<Pages>,
-    ) -> Result<Arc<Self>> {
+    fn new(key: u32, pd: u32, request: &MrRequest, pages: Option<Pages>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 key,
                 pd,
-                access,
+                access: Access::from_bits(request.access),
+                may_bind: request.access & access::MW_BIND != 0,
                 iova: request.iova,
                 length: request.length,
+                windows: Atomic::new(0),
                 pages <- Gated::new(pages),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// lkey and rkey.
+    pub(super) fn key(&self) -> u32 {
+        self.key
     }
 
     /// Protection domain.
@@ -94,12 +108,39 @@ impl Mr {
         self.access
     }
 
+    /// Whether windows may be bound to it.
+    pub(super) fn may_bind(&self) -> bool {
+        self.may_bind
+    }
+
+    /// Counts a window that is bound to it; `false` when the region is being deregistered.
+    pub(super) fn add_window(&self) -> bool {
+        let mut seen = self.windows.load(Relaxed);
+        while seen < CLOSED - 1 {
+            match self.windows.cmpxchg(seen, seen + 1, Full) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// Undoes [`add_window`](Self::add_window).
+    pub(super) fn remove_window(&self) {
+        self.windows.fetch_sub(1, Full);
+    }
+
+    /// Refuses windows from now on; `false` when some are bound.
+    fn close_to_windows(&self) -> bool {
+        self.windows.cmpxchg(0, CLOSED, Full).is_ok()
+    }
+
     /// Where `len` bytes at `va` lie in the region, if all of them do. Does not wrap: both sides
     /// of each comparison are differences of checked order.
-    pub(super) fn offset_of(&self, va: u64, len: u32) -> Option<u64> {
+    pub(super) fn offset_of(&self, va: u64, len: u64) -> Option<u64> {
         let offset = va.checked_sub(self.iova)?;
         let room = self.length.checked_sub(offset)?;
-        (u64::from(len) <= room).then_some(offset)
+        (len <= room).then_some(offset)
     }
 
     /// Lends the parts of pages of `offset..offset + len`, in order. Any context. Fails once the
@@ -140,7 +181,28 @@ const KNOWN_ACCESS: u32 = access::LOCAL_WRITE
     | access::REMOTE_WRITE
     | access::REMOTE_READ
     | access::REMOTE_ATOMIC
+    | access::MW_BIND
     | access::OPTIONAL;
+
+/// No window may be bound any more.
+const CLOSED: u32 = u32::MAX;
+
+/// Makes a region and gives it a key.
+fn add(
+    dev: &Device,
+    pd: &rdma::Pd<Driver>,
+    request: &MrRequest,
+    pages: &mut Option<Pages>,
+) -> Result<Arc<Mr>> {
+    let made = dev
+        .mrs
+        .insert_random(key::INDEX_MASK, GFP_KERNEL, |index| {
+            // A second draw happens only if another registration took the index in between.
+            let key = key::of_region(index);
+            Mr::new(key, pd.data().id(), request, pages.take())
+        })?;
+    Ok(made.1)
+}
 
 #[vtable]
 impl rdma::MrOps<Driver> for MrObject {
@@ -167,13 +229,9 @@ impl rdma::MrOps<Driver> for MrObject {
                 Some(Pages::User(pages))
             }
         };
-        let access = Access::from_bits(request.access);
-        let (_, inner) = dev.mrs.insert_random(u32::MAX, GFP_KERNEL, |key| {
-            // A second draw happens only if another registration took the key in between.
-            Mr::new(key, pd.data().id(), access, request, pages.take())
-        })?;
+        let inner = add(dev, pd, request, &mut pages)?;
         if request.length != 0 && inner.pages.enter().map_or(true, |p| p.is_none()) {
-            dev.mrs.remove(inner.key);
+            dev.mrs.remove(key::index(inner.key));
             return Err(EAGAIN);
         }
         Ok(Self {
@@ -193,10 +251,7 @@ impl rdma::MrOps<Driver> for MrObject {
             iova: 0,
             access,
         };
-        let rights = Access::from_bits(access);
-        let (_, inner) = dev.mrs.insert_random(u32::MAX, GFP_KERNEL, |key| {
-            Mr::new(key, pd.data().id(), rights, &all, Some(Pages::Kernel))
-        })?;
+        let inner = add(dev, pd, &all, &mut Some(Pages::Kernel))?;
         Ok(Self {
             dev: dev.clone(),
             inner,
@@ -212,6 +267,10 @@ impl rdma::MrOps<Driver> for MrObject {
     }
 
     fn dereg(&self, _mr: &rdma::Mr<Driver>) -> Result {
+        // IB specification 11.2.8.5: not while windows are bound to it.
+        if !self.inner.close_to_windows() {
+            return Err(EBUSY);
+        }
         self.revoke();
         Ok(())
     }
@@ -219,7 +278,7 @@ impl rdma::MrOps<Driver> for MrObject {
 
 impl MrObject {
     fn revoke(&self) {
-        self.dev.mrs.remove(self.inner.key);
+        self.dev.mrs.remove(key::index(self.inner.key));
         self.inner.pages.revoke();
     }
 }

@@ -8,11 +8,12 @@
 use super::{
     cq::{Cq, Wake},
     dev::Device,
-    limits,
+    key, limits,
     mr::{Access, Mr},
+    mw::{self, Mw, Resolved},
     qp_modify::Attrs,
     recv_queue::{Mismatch, RecvQueue},
-    send_queue::{Context, SendQueue},
+    send_queue::{Context, LocalOp, SendQueue},
     srq::{SharedRecv, Srq, Taken},
     Transport,
 };
@@ -23,7 +24,7 @@ use crate::{
     },
     new_spinlock_bh,
     rdma::{QpCap, QpEvent, QpHandle, QpState, QpType},
-    sync::{PageSlice, SpinLockBh},
+    sync::{pr_warn_limited, PageSlice, SpinLockBh},
     BoundTransport,
 };
 use kernel::{
@@ -62,6 +63,15 @@ pub enum Target {
         /// Number of bytes.
         len: u32,
     },
+    /// Part of the region behind a window.
+    Window {
+        /// The window.
+        mw: Arc<Mw>,
+        /// Where, under which binding.
+        at: Resolved,
+        /// Number of bytes.
+        len: u32,
+    },
 }
 
 /// Where receives come from.
@@ -77,6 +87,8 @@ pub(super) enum Receives {
 pub struct Qp {
     qpn: u32,
     qp_type: QpType,
+    /// Unlike the number, never given to another QP: windows belong to it.
+    id: u64,
     pd: u32,
     dev: Arc<Device>,
     handle: Arc<QpHandle>,
@@ -124,6 +136,8 @@ pub(super) struct QpParts {
     pub(super) rq: Receives,
 }
 
+static NEXT_ID: Atomic<u64> = Atomic::new(1);
+
 /// `enum ib_wc_status` of an engine status.
 fn wc_status(status: WcStatus) -> u32 {
     use crate::rdma::WcStatus as Raw;
@@ -133,8 +147,7 @@ fn wc_status(status: WcStatus) -> u32 {
         WcStatus::LocQpOpErr => Raw::LocQpOpErr,
         WcStatus::LocProtErr => Raw::LocProtErr,
         WcStatus::WrFlushErr => Raw::WrFlushErr,
-        // Windows cannot be bound yet; the seam has no name for their error.
-        WcStatus::MwBindErr => Raw::GeneralErr,
+        WcStatus::MwBindErr => Raw::MwBindErr,
         WcStatus::BadRespErr => Raw::BadRespErr,
         WcStatus::LocAccessErr => Raw::LocAccessErr,
         WcStatus::RemInvReqErr => Raw::RemInvReqErr,
@@ -152,6 +165,7 @@ impl Qp {
             pin_init!(Self {
                 qpn,
                 qp_type: parts.qp_type,
+                id: NEXT_ID.fetch_add(1, Relaxed),
                 pd: parts.pd,
                 dev: parts.dev,
                 handle: parts.handle,
@@ -278,9 +292,22 @@ impl Qp {
     }
 
     /// Carries out a local operation, which is pulled and next in order. Softirq.
-    pub fn execute_local(&self, _wqe: WqeId) -> WcStatus {
-        // There are no keys yet that could be bound or invalidated.
-        WcStatus::LocQpOpErr
+    pub fn execute_local(&self, wqe: WqeId) -> WcStatus {
+        let op = self.sq.lock().local_op(wqe);
+        let result = match op {
+            LocalOp::None => return WcStatus::LocQpOpErr,
+            LocalOp::Bind(bind) => mw::bind(&self.dev, self.pd, self.id, &bind),
+            LocalOp::Invalidate { key } => {
+                mw::invalidate(&self.dev, self.pd, self.id, key).ok_or("no such key of this QP")
+            }
+        };
+        match result {
+            Ok(()) => WcStatus::Success,
+            Err(why) => {
+                pr_warn_limited!("QP {:#x}: {:?} failed: {}\n", self.qpn, op, why);
+                WcStatus::MwBindErr
+            }
+        }
     }
 
     /// A pulled request is over. Softirq.
@@ -444,8 +471,13 @@ impl Qp {
     }
 
     /// Whether the peer may invalidate a key with its message (IB specification 10.6.5). Softirq.
-    pub fn match_invalidate(&self, _rkey: u32) -> Result<(), Refusal> {
-        Err(Refusal::Access)
+    pub fn match_invalidate(&self, rkey: u32) -> Result<(), Refusal> {
+        self.may_receive()?;
+        let mw = self.dev.mw(rkey).ok_or(Refusal::Access)?;
+        match mw.may_invalidate(self.pd, self.id, rkey) {
+            true => Ok(()),
+            false => Err(Refusal::Access),
+        }
     }
 
     /// Checks a whole remote operation (IB specification 9.7.4.1.3 and 9.7.5.2.3). Softirq.
@@ -470,11 +502,18 @@ impl Qp {
             // The key of an empty operation is not checked (C9-88).
             return Ok(Target::Empty);
         }
+        if key::names_window(rkey) {
+            let mw = self.dev.mw(rkey).ok_or(Refusal::Access)?;
+            let at = mw
+                .resolve(self.pd, self.id, what, rkey, va, len)
+                .ok_or(Refusal::Access)?;
+            return Ok(Target::Window { mw, at, len });
+        }
         let mr = self.dev.mr(rkey).ok_or(Refusal::Access)?;
         if mr.pd() != self.pd || !mr.access().allows(what) {
             return Err(Refusal::Access);
         }
-        let offset = mr.offset_of(va, len).ok_or(Refusal::Access)?;
+        let offset = mr.offset_of(va, len.into()).ok_or(Refusal::Access)?;
         Ok(Target::Remote { mr, offset, len })
     }
 
@@ -506,6 +545,13 @@ impl Qp {
                 }
                 let at = start.saturating_add(u64::from(offset));
                 mr.segments(at, u64::from(len), &mut f)
+            }
+            Target::Window { mw, at, len: total } => {
+                let end = offset.checked_add(len).ok_or(Refusal::InvalidRequest)?;
+                if end > *total {
+                    return Err(Refusal::InvalidRequest);
+                }
+                mw.segments(at, offset, len, &mut f)
             }
         }
     }
@@ -549,6 +595,10 @@ impl Qp {
             wc_flags: flags,
             ..abi::Cqe::default()
         };
+        if done.opcode == Opcode::SendInv {
+            // Allowed when the message was matched. If the key is not valid any more, all is well.
+            let _ = mw::invalidate(&self.dev, self.pd, self.id, done.imm);
+        }
         self.finish_recv(target, cqe, done.solicited);
     }
 

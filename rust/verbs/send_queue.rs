@@ -20,6 +20,7 @@
 use super::{
     dev::Device,
     limits,
+    mw::BindWr,
     ring::Ring,
     sge::{load, walk, BoundSge, ListError},
 };
@@ -48,6 +49,20 @@ pub(super) struct Context<'a> {
     pub(super) signal_all: bool,
 }
 
+/// What a request that concerns only this side does.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum LocalOp {
+    #[default]
+    None,
+    /// Bind a window.
+    Bind(BindWr),
+    /// Invalidate a key.
+    Invalidate {
+        /// The key.
+        key: u32,
+    },
+}
+
 #[derive(Clone, Copy, Default)]
 struct Slot {
     wr_id: u64,
@@ -58,6 +73,7 @@ struct Slot {
     len: u32,
     /// The union of the work request: where a datagram goes.
     operands: [u64; 2],
+    local: LocalOp,
 }
 
 pub(super) struct SendQueue {
@@ -275,6 +291,14 @@ impl SendQueue {
             wr::RDMA_READ => (Opcode::Read, 0),
             wr::ATOMIC_CMP_AND_SWP => (Opcode::CmpSwap, 0),
             wr::ATOMIC_FETCH_AND_ADD => (Opcode::FetchAdd, 0),
+            wr::LOCAL_INV => {
+                let key = wqe.imm_data;
+                return self.load_local(index, wqe, LocalOp::Invalidate { key }, request);
+            }
+            wr::BIND_MW => {
+                let bind = LocalOp::Bind(BindWr::from_wqe(wqe));
+                return self.load_local(index, wqe, bind, request);
+            }
             _ => return Err(WcStatus::LocQpOpErr),
         };
         request.rkey = wqe.rkey;
@@ -312,6 +336,28 @@ impl SendQueue {
         let at = self.slot_index(index);
         self.slots.get_mut(at).ok_or(WcStatus::LocQpOpErr)?.len = request.len;
         Ok(())
+    }
+
+    fn load_local(
+        &mut self,
+        index: u32,
+        wqe: &abi::SendWqe,
+        op: LocalOp,
+        request: &mut Request,
+    ) -> Result<(), WcStatus> {
+        if wqe.send_flags & abi::send_flags::INLINE != 0 || wqe.num_sge != 0 {
+            return Err(WcStatus::LocQpOpErr);
+        }
+        request.opcode = Opcode::Local;
+        let at = self.slot_index(index);
+        self.slots.get_mut(at).ok_or(WcStatus::LocQpOpErr)?.local = op;
+        Ok(())
+    }
+
+    /// What a pulled request of [`Opcode::Local`] does.
+    pub(super) fn local_op(&self, wqe: WqeId) -> LocalOp {
+        let at = self.slot_index(wqe.0 as u32);
+        self.slots.get(at).map_or(LocalOp::None, |slot| slot.local)
     }
 
     fn load_inline(&mut self, index: u32, len: u32) -> Result<u32, WcStatus> {

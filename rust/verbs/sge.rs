@@ -30,7 +30,7 @@ impl BoundSge {
         if mr.pd() != pd || (write && !mr.access().local_write) {
             return None;
         }
-        let offset = mr.offset_of(sge.addr, sge.length)?;
+        let offset = mr.offset_of(sge.addr, sge.length.into())?;
         Some(Self {
             mr: Some(mr),
             offset,
