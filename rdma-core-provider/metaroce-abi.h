@@ -156,7 +156,7 @@ struct metaroce_send_wqe {
 	__u32 inline_length;
 	union {
 		struct {
-			__aligned_u64 compare_add;
+			__aligned_u64 compare_add; /* of ATOMIC_WRITE with INLINE, the 8 bytes */
 			__aligned_u64 swap;
 		} atomic;
 		struct {

@@ -229,6 +229,7 @@ static int write_opcode(struct mroce_qp *qp, struct metaroce_send_wqe *wqe,
 		/* fall through */
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_READ:
+	case IBV_WR_ATOMIC_WRITE:
 		wqe->remote_addr = wr->wr.rdma.remote_addr;
 		wqe->rkey = wr->wr.rdma.rkey;
 		return 0;

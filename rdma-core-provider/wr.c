@@ -147,6 +147,31 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *qp_ex, uint32_t rkey, uint64_t
 		wqe->atomic.compare_add = add;
 }
 
+static void wr_atomic_write(struct ibv_qp_ex *qp_ex, uint32_t rkey, uint64_t remote_addr,
+			    const void *atomic_wr)
+{
+	struct metaroce_send_wqe *wqe =
+		open_rdma(qp_ex, METAROCE_WR_ATOMIC_WRITE, rkey, remote_addr);
+
+	if (wqe) {
+		wqe->send_flags |= METAROCE_SEND_INLINE;
+		wqe->inline_length = sizeof(wqe->atomic.compare_add);
+		memcpy(&wqe->atomic.compare_add, atomic_wr, sizeof(wqe->atomic.compare_add));
+	}
+}
+
+static void wr_flush(struct ibv_qp_ex *qp_ex, uint32_t rkey, uint64_t remote_addr, size_t len,
+		     uint8_t type, uint8_t level)
+{
+	struct metaroce_send_wqe *wqe = open_rdma(qp_ex, METAROCE_WR_FLUSH, rkey, remote_addr);
+
+	if (wqe) {
+		wqe->flush.length = len;
+		wqe->flush.type = type;
+		wqe->flush.level = level;
+	}
+}
+
 static void wr_local_inv(struct ibv_qp_ex *qp_ex, uint32_t invalidate_rkey)
 {
 	struct metaroce_send_wqe *wqe = open_slot(qp_ex, METAROCE_WR_LOCAL_INV);
@@ -238,7 +263,7 @@ static void wr_set_inline_data(struct ibv_qp_ex *qp_ex, void *addr, size_t lengt
 	 IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |                          \
 	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                            \
 	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |                          \
-	 IBV_QP_EX_WITH_BIND_MW)
+	 IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_ATOMIC_WRITE)
 #define UC_OPS                                                                                     \
 	(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_SEND_WITH_INV |       \
 	 IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |                          \
@@ -292,6 +317,10 @@ int mroce_set_wr_ops(struct mroce_qp *qp, const struct ibv_qp_init_attr_ex *attr
 		ex->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
 	if (ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 		ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
+	if (ops & IBV_QP_EX_WITH_ATOMIC_WRITE)
+		ex->wr_atomic_write = wr_atomic_write;
+	if (ops & IBV_QP_EX_WITH_FLUSH)
+		ex->wr_flush = wr_flush;
 	if (ops & IBV_QP_EX_WITH_LOCAL_INV)
 		ex->wr_local_inv = wr_local_inv;
 	if (ops & IBV_QP_EX_WITH_BIND_MW)

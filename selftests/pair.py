@@ -20,7 +20,7 @@ from pyverbs.cq import CQ
 from pyverbs.device import Context
 from pyverbs.mr import MR
 from pyverbs.pd import PD
-from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.qp import QP, QPAttr, QPCap, QPEx, QPInitAttr, QPInitAttrEx
 from pyverbs.wr import SGE, RecvWR, SendWR
 import pyverbs.enums as e
 
@@ -52,10 +52,10 @@ def pattern(length, seed):
 
 
 class Endpoint:
-    """An RC queue pair with its CQ and one memory region."""
+    """An RC queue pair with its CQ and one memory region; with send_ops, an extended one."""
 
     def __init__(self, side, length=4096, access=ALL_ACCESS, depth=64, cq=None,
-                 sig_all=1, max_inline=0):
+                 sig_all=1, max_inline=0, send_ops=0):
         self.side = side
         self.pd = PD(side.ctx)
         self.cq = cq or CQ(side.ctx, 4 * depth)
@@ -63,8 +63,14 @@ class Endpoint:
         self.mr = MR(self.pd, self.length, access)
         cap = QPCap(max_send_wr=depth, max_recv_wr=depth, max_send_sge=2,
                     max_recv_sge=2, max_inline_data=max_inline)
-        self.qp = QP(self.pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq,
-                                         cap=cap, sq_sig_all=sig_all))
+        if send_ops:
+            mask = e.IBV_QP_INIT_ATTR_PD | e.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
+            self.qp = QPEx(side.ctx, QPInitAttrEx(
+                qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq, cap=cap, sq_sig_all=sig_all,
+                pd=self.pd, send_ops_flags=send_ops, comp_mask=mask))
+        else:
+            self.qp = QP(self.pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq,
+                                             cap=cap, sq_sig_all=sig_all))
         self.psn = random.getrandbits(24)
         attr = QPAttr(port_num=1)
         attr.qp_access_flags = ALL_ACCESS
@@ -92,6 +98,9 @@ class Endpoint:
         route = GlobalRoute(dgid=GID(self.remote["gid"]), sgid_index=side.gid, hop_limit=64)
         attr.ah_attr = AHAttr(port_num=1, is_global=1, gr=route)
         self.qp.to_rts(attr)
+        if access != ALL_ACCESS:
+            # to_rts() leaves the rights as they were set with INIT.
+            self.qp.modify(attr, e.IBV_QP_ACCESS_FLAGS)
         side.barrier()
 
     def sge(self, length=None, offset=0):

@@ -10,6 +10,7 @@ use crate::{
     engine::{
         AtomicOp,
         ConnEvent,
+        Flush,
         Host,
         Payload,
         PayloadSource,
@@ -387,6 +388,10 @@ impl Host for ConnHost {
 
     fn atomic(&mut self, qp: &Arc<Qp>, target: &Target, op: AtomicOp) -> Result<u64, Refusal> {
         qp.atomic(target, op)
+    }
+
+    fn flush(&mut self, qp: &Arc<Qp>, target: &Target, how: Flush) -> Result<(), Refusal> {
+        qp.flush_target(target, how)
     }
 
     fn complete_recv(&mut self, qp: &Arc<Qp>, target: Target, done: RecvDone) {

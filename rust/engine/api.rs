@@ -42,6 +42,10 @@ pub enum Opcode {
     CmpSwap,
     /// Atomic fetch and add, 8 bytes.
     FetchAdd,
+    /// Atomic write of the 8 bytes in [`Request::swap`].
+    AtomicWrite,
+    /// FLUSH of a range, or of all of its region; how is in [`Request::imm`], see [`Flush`].
+    Flush,
     /// Executed by the embedder (local invalidate, memory registration, bind) in
     /// [`Host::execute_local`], when all earlier requests have been sent and before any later one
     /// is; with [`Request::fence`], when all earlier requests are complete. Takes no part in the
@@ -58,9 +62,12 @@ impl Opcode {
         )
     }
 
-    /// Whether the request is answered with data.
+    /// Whether the request is answered, with data or with the news that it was executed.
     pub const fn expects_response(self) -> bool {
-        matches!(self, Opcode::Read | Opcode::CmpSwap | Opcode::FetchAdd)
+        matches!(
+            self,
+            Opcode::Read | Opcode::CmpSwap | Opcode::FetchAdd | Opcode::AtomicWrite | Opcode::Flush
+        )
     }
 }
 
@@ -71,9 +78,11 @@ pub struct Request {
     pub wqe: WqeId,
     /// Operation.
     pub opcode: Opcode,
-    /// Bytes of the message (SEND, WRITE), to be read (READ), 8 for atomics; at most 2^31.
+    /// Bytes of the message (SEND, WRITE), to be read (READ) or flushed (FLUSH), 8 for atomics; at
+    /// most 2^31.
     pub len: u32,
-    /// Immediate value or R_Key to invalidate, as a number; what it means is up to the ends.
+    /// Immediate value or R_Key to invalidate, as a number; what it means is up to the ends. For
+    /// FLUSH, [`Flush::to_wire`].
     pub imm: u32,
     /// Remote key (WRITE, READ, atomics).
     pub rkey: u32,
@@ -81,7 +90,7 @@ pub struct Request {
     pub va: u64,
     /// Compare operand (compare and swap).
     pub compare: u64,
-    /// Swap operand, or the value to add.
+    /// Swap operand, or the value to add. For an atomic write the bytes, as a big-endian number.
     pub swap: u64,
     /// Begin only when all earlier READs and atomics of the stream are complete.
     pub fence: bool,
@@ -163,8 +172,42 @@ pub enum RemoteAccess {
     Write,
     /// RDMA READ.
     Read,
-    /// Atomic.
+    /// Atomic that returns what it found.
     Atomic,
+    /// Atomic write.
+    AtomicWrite,
+    /// Flush.
+    Flush(Flush),
+}
+
+/// What a FLUSH is to achieve (IB specification annex A19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flush {
+    /// Earlier writes are visible to everybody.
+    pub global: bool,
+    /// Earlier writes survive a loss of power.
+    pub persistent: bool,
+    /// All of the region, whatever the range.
+    pub whole: bool,
+}
+
+impl Flush {
+    /// As a number: bits 0 and 1 for what it achieves, bit 8 for all of the region.
+    pub const fn to_wire(self) -> u32 {
+        self.global as u32 | (self.persistent as u32) << 1 | (self.whole as u32) << 8
+    }
+
+    /// From that number, unless it has other bits or achieves nothing.
+    pub const fn from_wire(v: u32) -> Option<Self> {
+        if v & !0x103 != 0 || v & 3 == 0 {
+            return None;
+        }
+        Some(Self {
+            global: v & 1 != 0,
+            persistent: v & 2 != 0,
+            whole: v & 0x100 != 0,
+        })
+    }
 }
 
 /// An atomic operation on 8 bytes, operands in host order.
@@ -181,6 +224,11 @@ pub enum AtomicOp {
     FetchAdd {
         /// Value to add.
         add: u64,
+    },
+    /// Store 8 bytes at once.
+    Write {
+        /// The bytes, as a big-endian number.
+        value: u64,
     },
 }
 
@@ -367,13 +415,15 @@ pub trait Host {
         offset: u32,
         data: Payload,
     ) -> Result<(), Refusal>;
-    /// Execute an atomic, return the original value.
+    /// Execute an atomic, return the original value (anything for [`AtomicOp::Write`]).
     fn atomic(
         &mut self,
         qp: &Self::Qp,
         target: &Self::Target,
         op: AtomicOp,
     ) -> Result<u64, Refusal>;
+    /// Execute a FLUSH: everything placed before has the effect asked for when it returns.
+    fn flush(&mut self, qp: &Self::Qp, target: &Self::Target, how: Flush) -> Result<(), Refusal>;
     /// A message that consumed a receive is complete. In message order, once each.
     fn complete_recv(&mut self, qp: &Self::Qp, target: Self::Target, done: RecvDone);
     /// The QP must go to the error state. At most once per stream.

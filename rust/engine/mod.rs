@@ -46,7 +46,7 @@ pub mod time;
 pub mod wire;
 
 pub use api::{
-    AtomicOp, Config, ConnEvent, Handled, Host, LocalParams, Opcode, Payload, PayloadSource,
+    AtomicOp, Config, ConnEvent, Flush, Handled, Host, LocalParams, Opcode, Payload, PayloadSource,
     RecvDone, Refusal, RemoteAccess, Request, RequesterAttr, Route, RxMeta, Store, StreamAttr,
     StreamError, Transmit, TxOutcome, WcStatus, WqeId,
 };

@@ -112,6 +112,12 @@ u64 mroce_atomic64_fetch_add(void *at, u64 add)
 	return atomic64_fetch_add(add, (atomic64_t *)at);
 }
 
+void mroce_atomic64_store(void *at, u64 val)
+{
+	/* Whoever sees the value sees what earlier messages have written. */
+	smp_store_release((u64 *)at, val);
+}
+
 void mroce_nd_hold(struct net_device *dev)
 {
 	dev_hold(dev);

@@ -37,6 +37,7 @@ void mroce_put_page(struct page *page);
 void mroce_memcpy(void *to, const void *from, size_t len);
 u64 mroce_atomic64_cmpxchg(void *at, u64 old, u64 val);
 u64 mroce_atomic64_fetch_add(void *at, u64 add);
+void mroce_atomic64_store(void *at, u64 val);
 
 /* net devices, as far as the RDMA core hands them out */
 void mroce_nd_hold(struct net_device *dev);

@@ -20,6 +20,10 @@ pub mod access {
     pub const REMOTE_ATOMIC: u32 = ffi::IB_ACCESS_REMOTE_ATOMIC;
     /// Memory windows may be bound to it.
     pub const MW_BIND: u32 = ffi::IB_ACCESS_MW_BIND;
+    /// A peer may flush writes so that everybody sees them.
+    pub const FLUSH_GLOBAL: u32 = ffi::IB_ACCESS_FLUSH_GLOBAL;
+    /// A peer may flush writes so that they survive a loss of power.
+    pub const FLUSH_PERSISTENT: u32 = ffi::IB_ACCESS_FLUSH_PERSISTENT;
     /// Addresses are offsets into the region.
     pub const ZERO_BASED: u32 = ffi::IB_ZERO_BASED;
     /// Pages are brought in when they are used.

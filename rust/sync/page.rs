@@ -154,6 +154,14 @@ impl<'a> PageSlice<'a> {
         self.atomic_u64(|at| unsafe { ffi::mroce_atomic64_cmpxchg(at, compare, swap) })
     }
 
+    /// Atomically stores the first 8 bytes, after all earlier accesses. `false` if the slice is shorter
+    /// than 8 bytes or not aligned to 8.
+    pub fn store(&self, value: u64) -> bool {
+        // SAFETY: `atomic_u64` passes a mapped, aligned address with 8 bytes behind it.
+        self.atomic_u64(|at| unsafe { ffi::mroce_atomic64_store(at, value) })
+            .is_some()
+    }
+
     /// Atomically adds `add` (modulo 2^64) to the first 8 bytes, and returns what was there before.
     /// `None` if the slice is shorter than 8 bytes or not aligned to 8.
     pub fn fetch_add(&self, add: u64) -> Option<u64> {

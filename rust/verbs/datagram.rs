@@ -146,7 +146,7 @@ impl Qp {
         let imm = match request.opcode {
             Opcode::Send => None,
             Opcode::SendImm => Some(request.imm),
-            Opcode::Local => return Err(request.local),
+            Opcode::Local if request.local != WcStatus::Success => return Err(request.local),
             _ => return Err(WcStatus::LocQpOpErr),
         };
         let [first, second] = self.ud_operands(request.wqe);

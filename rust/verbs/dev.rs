@@ -291,17 +291,12 @@ impl rdma::Driver for Driver {
     }
 }
 
-/// Rights that a QP can be given. The flush rights have no effect: no region grants them.
+/// Rights that a QP can be given. That to flush for persistence has no effect: no region grants it.
 pub(super) const QP_ACCESS: u32 = access::LOCAL_WRITE
     | access::REMOTE_WRITE
     | access::REMOTE_READ
     | access::REMOTE_ATOMIC
     | access::MW_BIND
-    | FLUSH_GLOBAL
-    | FLUSH_PERSISTENT
+    | access::FLUSH_GLOBAL
+    | access::FLUSH_PERSISTENT
     | access::OPTIONAL;
-
-/// `IB_ACCESS_FLUSH_GLOBAL`.
-const FLUSH_GLOBAL: u32 = 1 << 8;
-/// `IB_ACCESS_FLUSH_PERSISTENT`.
-const FLUSH_PERSISTENT: u32 = 1 << 9;

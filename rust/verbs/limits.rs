@@ -38,5 +38,7 @@ pub(super) const GID_TABLE_LEN: i32 = 256;
 /// Messages of a stream in flight; also the responder's window (see the engine's stream).
 pub(super) const STREAM_WINDOW: u16 = 256;
 /// What the device can do (`enum ib_device_cap_flags`): GUIDs are its own, a receiver that is not
-/// ready says so, shared receive queues can be resized, memory windows of type 1 and 2B.
-pub(super) const CAP_FLAGS: u64 = 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 24;
+/// ready says so, shared receive queues can be resized, memory windows of type 1 and 2B, FLUSH for global
+/// visibility, ATOMIC WRITE.
+pub(super) const CAP_FLAGS: u64 =
+    1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 24 | 1 << 38 | 1 << 40;

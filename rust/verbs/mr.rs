@@ -33,6 +33,10 @@ pub(super) struct Access {
     pub remote_read: bool,
     /// Atomics.
     pub remote_atomic: bool,
+    /// FLUSH for global visibility.
+    pub flush_global: bool,
+    /// FLUSH for persistence. Only a QP can have it.
+    pub flush_persistent: bool,
 }
 
 impl Access {
@@ -43,15 +47,21 @@ impl Access {
             remote_write: bits & access::REMOTE_WRITE != 0,
             remote_read: bits & access::REMOTE_READ != 0,
             remote_atomic: bits & access::REMOTE_ATOMIC != 0,
+            flush_global: bits & access::FLUSH_GLOBAL != 0,
+            flush_persistent: bits & access::FLUSH_PERSISTENT != 0,
         }
     }
 
     /// Whether a remote operation of this kind is allowed.
     pub(super) fn allows(self, what: RemoteAccess) -> bool {
         match what {
-            RemoteAccess::Write => self.remote_write,
+            // IB specification A19.4.4 for atomic writes.
+            RemoteAccess::Write | RemoteAccess::AtomicWrite => self.remote_write,
             RemoteAccess::Read => self.remote_read,
             RemoteAccess::Atomic => self.remote_atomic,
+            RemoteAccess::Flush(how) => {
+                (!how.global || self.flush_global) && (!how.persistent || self.flush_persistent)
+            }
         }
     }
 }
@@ -106,6 +116,11 @@ impl Mr {
     /// Rights.
     pub(super) fn access(&self) -> Access {
         self.access
+    }
+
+    /// Whether it has not been deregistered. Only a hint while other threads may do that.
+    pub(super) fn is_registered(&self) -> bool {
+        !self.pages.is_revoked()
     }
 
     /// Whether windows may be bound to it.
@@ -176,12 +191,14 @@ pub struct MrObject {
     inner: Arc<Mr>,
 }
 
-/// Rights that can be asked for. Optional ones may be ignored by definition.
+/// Rights that can be asked for. Optional ones may be ignored by definition. No FLUSH for persistence:
+/// that takes memory that survives a loss of power.
 const KNOWN_ACCESS: u32 = access::LOCAL_WRITE
     | access::REMOTE_WRITE
     | access::REMOTE_READ
     | access::REMOTE_ATOMIC
     | access::MW_BIND
+    | access::FLUSH_GLOBAL
     | access::OPTIONAL;
 
 /// No window may be bound any more.

@@ -20,7 +20,8 @@ use super::{
 use crate::{
     abi,
     engine::{
-        AtomicOp, Opcode, RecvDone, Refusal, RemoteAccess, Request, StreamError, WcStatus, WqeId,
+        AtomicOp, Flush, Opcode, RecvDone, Refusal, RemoteAccess, Request, StreamError, WcStatus,
+        WqeId,
     },
     new_spinlock_bh,
     rdma::{QpCap, QpEvent, QpHandle, QpState, QpType},
@@ -35,6 +36,7 @@ use kernel::{
             ordering::{Acquire, Full, Relaxed, Release},
             Atomic,
         },
+        barrier::{smp_mb, Full as ReadWrite},
         Arc, Mutex,
     },
 };
@@ -492,13 +494,18 @@ impl Qp {
         if !Access::from_bits(self.access.load(Relaxed)).allows(what) {
             return Err(Refusal::InvalidRequest);
         }
-        if what == RemoteAccess::Atomic && va % 8 != 0 {
+        let atomic = matches!(what, RemoteAccess::Atomic | RemoteAccess::AtomicWrite);
+        if atomic && va % 8 != 0 {
             return Err(Refusal::InvalidRequest);
         }
         if len > limits::MAX_MSG_SIZE {
             return Err(Refusal::InvalidRequest);
         }
-        if len == 0 {
+        let flush = match what {
+            RemoteAccess::Flush(how) => Some(how),
+            _ => None,
+        };
+        if len == 0 && flush.is_none() {
             // The key of an empty operation is not checked (C9-88).
             return Ok(Target::Empty);
         }
@@ -513,7 +520,10 @@ impl Qp {
         if mr.pd() != self.pd || !mr.access().allows(what) {
             return Err(Refusal::Access);
         }
-        let offset = mr.offset_of(va, len.into()).ok_or(Refusal::Access)?;
+        let offset = match flush {
+            Some(how) if how.whole => 0,
+            _ => mr.offset_of(va, len.into()).ok_or(Refusal::Access)?,
+        };
         Ok(Target::Remote { mr, offset, len })
     }
 
@@ -564,10 +574,27 @@ impl Qp {
             found = match op {
                 AtomicOp::CmpSwap { compare, swap } => part.compare_swap(compare, swap),
                 AtomicOp::FetchAdd { add } => part.fetch_add(add),
+                AtomicOp::Write { value } => part
+                    .store(u64::from_ne_bytes(value.to_be_bytes()))
+                    .then_some(0),
             };
             found.map(|_| ()).ok_or(Refusal::InvalidRequest)
         })?;
         found.ok_or(Refusal::InvalidRequest)
+    }
+
+    /// Executes a FLUSH. Softirq.
+    ///
+    /// Writes are copies by a CPU, and all earlier ones are over: all that is left to do for global
+    /// visibility is a barrier. Persistence is never granted, see [`match_remote`](Self::match_remote).
+    pub fn flush_target(&self, target: &Target, how: Flush) -> Result<(), Refusal> {
+        match target {
+            Target::Remote { mr, .. } if mr.is_registered() && !how.persistent => {
+                smp_mb(ReadWrite);
+                Ok(())
+            }
+            _ => Err(Refusal::Access),
+        }
     }
 
     /// A message that consumed a receive is complete. Softirq.

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     abi,
-    engine::{Opcode, Refusal, Request, WcStatus, WqeId},
+    engine::{Flush, Opcode, Refusal, Request, WcStatus, WqeId},
     sync::PageSlice,
 };
 use kernel::prelude::*;
@@ -120,6 +120,30 @@ fn wc_opcode(opcode: u32) -> u32 {
         abi::wr::FLUSH => abi::wc_opcode::FLUSH,
         abi::wr::ATOMIC_WRITE => abi::wc_opcode::ATOMIC_WRITE,
         _ => abi::wc_opcode::SEND,
+    }
+}
+
+/// How a FLUSH is to be done: `type` and `level` of the work request.
+fn flush_of(wqe: &abi::SendWqe) -> Result<Flush, WcStatus> {
+    let [a, b, c, d, e, f, g, h] = wqe.operand1.to_ne_bytes();
+    let (kind, level) = (
+        u32::from_ne_bytes([a, b, c, d]),
+        u32::from_ne_bytes([e, f, g, h]),
+    );
+    match (kind, level) {
+        (1..=3, 0 | 1) => Flush::from_wire(kind | level << 8).ok_or(WcStatus::LocQpOpErr),
+        _ => Err(WcStatus::LocQpOpErr),
+    }
+}
+
+/// Bytes that a FLUSH names.
+fn flush_len(wqe: &abi::SendWqe) -> Result<u32, WcStatus> {
+    if flush_of(wqe)?.whole {
+        return Ok(0);
+    }
+    match u32::try_from(wqe.operand0) {
+        Ok(len) if len <= limits::MAX_MSG_SIZE => Ok(len),
+        _ => Err(WcStatus::LocLenErr),
     }
 }
 
@@ -291,6 +315,8 @@ impl SendQueue {
             wr::RDMA_READ => (Opcode::Read, 0),
             wr::ATOMIC_CMP_AND_SWP => (Opcode::CmpSwap, 0),
             wr::ATOMIC_FETCH_AND_ADD => (Opcode::FetchAdd, 0),
+            wr::ATOMIC_WRITE => (Opcode::AtomicWrite, 0),
+            wr::FLUSH => (Opcode::Flush, flush_of(wqe)?.to_wire()),
             wr::LOCAL_INV => {
                 let key = wqe.imm_data;
                 return self.load_local(index, wqe, LocalOp::Invalidate { key }, request);
@@ -303,12 +329,24 @@ impl SendQueue {
         };
         request.rkey = wqe.rkey;
         request.va = wqe.remote_addr;
-        let incoming = request.opcode.expects_response();
-        if incoming && !cx.reads {
+        if request.opcode.expects_response() && !cx.reads {
             return Err(WcStatus::LocQpOpErr);
         }
+        let incoming = matches!(
+            request.opcode,
+            Opcode::Read | Opcode::CmpSwap | Opcode::FetchAdd
+        );
+        let inline = wqe.send_flags & abi::send_flags::INLINE != 0;
 
-        let len = if wqe.send_flags & abi::send_flags::INLINE != 0 {
+        let len = if request.opcode == Opcode::Flush {
+            if inline || wqe.num_sge != 0 {
+                return Err(WcStatus::LocQpOpErr);
+            }
+            flush_len(wqe)?
+        } else if inline && request.opcode == Opcode::AtomicWrite {
+            // Eight bytes, which lie in the entry itself.
+            wqe.inline_length
+        } else if inline {
             if incoming {
                 return Err(WcStatus::LocQpOpErr);
             }
@@ -327,6 +365,15 @@ impl SendQueue {
                 request.swap = wqe.operand0;
                 8
             }
+            Opcode::AtomicWrite if len != 8 => return Err(WcStatus::LocLenErr),
+            Opcode::AtomicWrite => {
+                let bytes = match inline {
+                    true => wqe.operand0.to_ne_bytes(),
+                    false => self.first_bytes(index)?,
+                };
+                request.swap = u64::from_be_bytes(bytes);
+                8
+            }
             _ => len,
         };
         if len < request.len {
@@ -336,6 +383,19 @@ impl SendQueue {
         let at = self.slot_index(index);
         self.slots.get_mut(at).ok_or(WcStatus::LocQpOpErr)?.len = request.len;
         Ok(())
+    }
+
+    /// The first 8 bytes of a loaded gather list, as they are now.
+    fn first_bytes(&self, index: u32) -> Result<[u8; 8], WcStatus> {
+        let mut bytes = [0; 8];
+        let mut rest = bytes.as_mut_slice();
+        walk(self.sges_of(index), 0, 8, &mut |part| {
+            let n = part.read(rest);
+            rest = core::mem::take(&mut rest).get_mut(n..).unwrap_or(&mut []);
+            Ok(())
+        })
+        .map_err(|_| WcStatus::LocProtErr)?;
+        Ok(bytes)
     }
 
     fn load_local(

@@ -323,6 +323,8 @@ impl<S: Store> Requester<S> {
             Opcode::Read => Op::Read,
             Opcode::CmpSwap => Op::CmpSwap,
             Opcode::FetchAdd => Op::FetchAdd,
+            Opcode::AtomicWrite => Op::AtomicWrite,
+            Opcode::Flush => Op::Flush,
             Opcode::Local => return None,
         };
         let r = &msg.req;
@@ -646,6 +648,10 @@ impl<S: Store> Requester<S> {
                 msg.answered = true;
                 host.place_atomic(qp, req.wqe, data.operands.compare)
                     .map_err(local_status)
+            }
+            (Op::Done, Opcode::AtomicWrite | Opcode::Flush) => {
+                msg.answered = true;
+                Ok(())
             }
             (Op::RespError, _) => Err(
                 match u8::try_from(data.operands.imm)

@@ -3,11 +3,11 @@
 //! Receiving half of a stream.
 //!
 //! A window of 256 messages. The first piece of a message to arrive resolves where the message goes;
-//! each piece is placed at once. Receives complete, and READs and atomics are executed, when all earlier
-//! messages are complete. Responses wait in a small ring; what they carry is read when it is sent.
+//! each piece is placed at once. Receives complete, and READs, atomics and FLUSHes are executed, when all
+//! earlier messages are complete. Responses wait in a small ring; what they carry is read when it is sent.
 
 use super::super::api::{
-    AtomicOp, Host, Opcode, Payload, RecvDone, Refusal, RemoteAccess, Store, StreamError,
+    AtomicOp, Flush, Host, Opcode, Payload, RecvDone, Refusal, RemoteAccess, Store, StreamError,
 };
 use super::super::seq::Msn;
 use super::super::wire::{Data, NakReason, Op, Operands};
@@ -22,7 +22,7 @@ enum State {
     Receiving,
     /// All bytes are placed.
     Complete,
-    /// READ or atomic, waiting for its turn.
+    /// READ, atomic or FLUSH, waiting for its turn.
     Held,
 }
 
@@ -64,6 +64,8 @@ enum Answer {
     Read,
     /// Original value of an atomic.
     Atomic(u64),
+    /// Executed.
+    Done,
     /// Nothing: it failed.
     Error(NakReason),
 }
@@ -243,11 +245,17 @@ impl<S: Store, T> Responder<S, T> {
             Op::Write | Op::WriteImm => Some(RemoteAccess::Write),
             Op::Read => Some(RemoteAccess::Read),
             Op::CmpSwap | Op::FetchAdd => Some(RemoteAccess::Atomic),
+            Op::AtomicWrite => Some(RemoteAccess::AtomicWrite),
+            Op::Flush => {
+                let how = Flush::from_wire(o.imm).ok_or(Refusal::InvalidRequest)?;
+                Some(RemoteAccess::Flush(how))
+            }
             _ => None,
         };
         let mut remote = None;
         if let Some(access) = access {
-            if access == RemoteAccess::Atomic && (data.total != 8 || o.va & 7 != 0) {
+            let atomic = matches!(access, RemoteAccess::Atomic | RemoteAccess::AtomicWrite);
+            if atomic && (data.total != 8 || o.va & 7 != 0) {
                 return Err(Refusal::InvalidRequest);
             }
             if access != RemoteAccess::Write {
@@ -335,30 +343,30 @@ impl<S: Store, T> Responder<S, T> {
 
     fn execute<H: Host<Target = T>>(&mut self, msg: RxMsg<T>, qp: &H::Qp, host: &mut H) {
         let o = &msg.operands;
-        let op = match msg.op {
-            Op::CmpSwap => Some(AtomicOp::CmpSwap {
-                compare: o.compare,
-                swap: o.swap,
-            }),
-            Op::FetchAdd => Some(AtomicOp::FetchAdd { add: o.swap }),
-            _ => None,
+        let outcome = match (msg.op, msg.remote.as_ref()) {
+            (_, None) => Err(Refusal::Operation),
+            (Op::CmpSwap, Some(target)) => {
+                let (compare, swap) = (o.compare, o.swap);
+                host.atomic(qp, target, AtomicOp::CmpSwap { compare, swap })
+                    .map(Answer::Atomic)
+            }
+            (Op::FetchAdd, Some(target)) => host
+                .atomic(qp, target, AtomicOp::FetchAdd { add: o.swap })
+                .map(Answer::Atomic),
+            (Op::AtomicWrite, Some(target)) => host
+                .atomic(qp, target, AtomicOp::Write { value: o.swap })
+                .map(|_| Answer::Done),
+            (Op::Flush, Some(target)) => Flush::from_wire(o.imm)
+                .ok_or(Refusal::InvalidRequest)
+                .and_then(|how| host.flush(qp, target, how))
+                .map(|()| Answer::Done),
+            (_, Some(_)) => Ok(Answer::Read),
         };
-        let answer = match (op, msg.remote.as_ref()) {
-            (None, Some(_)) => Answer::Read,
-            (Some(op), Some(target)) => match host.atomic(qp, target, op) {
-                Ok(original) => Answer::Atomic(original),
-                Err(refusal) => {
-                    let ssn = None;
-                    self.set_fatal(Fatal {
-                        msn: self.una.next(),
-                        refusal,
-                        ssn,
-                    });
-                    Answer::Error(nak_of(refusal).0)
-                }
-            },
-            (_, None) => Answer::Error(NakReason::Operation),
-        };
+        let answer = outcome.unwrap_or_else(|refusal| {
+            let (msn, ssn) = (self.una.next(), None);
+            self.set_fatal(Fatal { msn, refusal, ssn });
+            Answer::Error(nak_of(refusal).0)
+        });
         let slot = self.newest;
         self.newest = slot.wrapping_add(1);
         if let Some(place) = self.response_slot(slot) {
@@ -431,6 +439,7 @@ impl<S: Store, T> Responder<S, T> {
                 operands.compare = original;
                 (Op::AtomicResp, None)
             }
+            Answer::Done => (Op::Done, None),
             Answer::Error(reason) => {
                 operands.imm = u32::from(reason.to_wire());
                 (Op::RespError, None)

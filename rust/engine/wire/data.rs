@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Operands by operation: SEND `ssn`; SEND_IMM/SEND_INV `ssn imm`; WRITE `rkey va`; WRITE_IMM
-//! `rkey va ssn imm`; READ `rkey va rid`; atomics `rkey va rid compare swap`; READ_RESP none;
-//! ATOMIC_RESP `original`; RESP_ERROR `reason`. In responses MSN holds the `rid` of the request.
+//! `rkey va ssn imm`; READ `rkey va rid`; atomics `rkey va rid compare swap`; FLUSH `rkey va rid how`;
+//! ATOMIC_WRITE `rkey va rid value`; READ_RESP and DONE none; ATOMIC_RESP `original`; RESP_ERROR `reason`. In responses MSN holds the `rid` of the request.
 
 use super::{Common, Kind, Reader, WireError, Writer, COMMON_LEN, FLAG_SOLICITED};
 
@@ -30,14 +30,17 @@ pub enum Op {
     Read,
     CmpSwap,
     FetchAdd,
+    Flush,
+    AtomicWrite,
     ReadResp,
     AtomicResp,
     RespError,
+    Done,
 }
 
 impl Op {
     /// All operations.
-    pub const ALL: [Op; 11] = [
+    pub const ALL: [Op; 14] = [
         Op::Send,
         Op::SendImm,
         Op::SendInv,
@@ -46,12 +49,15 @@ impl Op {
         Op::Read,
         Op::CmpSwap,
         Op::FetchAdd,
+        Op::Flush,
+        Op::AtomicWrite,
         Op::ReadResp,
         Op::AtomicResp,
         Op::RespError,
+        Op::Done,
     ];
 
-    // 0x09 FLUSH, 0x0a ATOMIC_WRITE and 0x30.. are kept free for extensions.
+    // 0x30.. are kept free for extensions.
     fn to_wire(self) -> u8 {
         match self {
             Op::Send => 0x01,
@@ -62,9 +68,12 @@ impl Op {
             Op::Read => 0x06,
             Op::CmpSwap => 0x07,
             Op::FetchAdd => 0x08,
+            Op::Flush => 0x09,
+            Op::AtomicWrite => 0x0a,
             Op::ReadResp => 0x20,
             Op::AtomicResp => 0x21,
             Op::RespError => 0x22,
+            Op::Done => 0x23,
         }
     }
 
@@ -78,9 +87,12 @@ impl Op {
             0x06 => Op::Read,
             0x07 => Op::CmpSwap,
             0x08 => Op::FetchAdd,
+            0x09 => Op::Flush,
+            0x0a => Op::AtomicWrite,
             0x20 => Op::ReadResp,
             0x21 => Op::AtomicResp,
             0x22 => Op::RespError,
+            0x23 => Op::Done,
             _ => return None,
         })
     }
@@ -95,12 +107,29 @@ impl Op {
 
     /// Whether the packet answers a request.
     pub const fn is_response(self) -> bool {
-        matches!(self, Op::ReadResp | Op::AtomicResp | Op::RespError)
+        matches!(
+            self,
+            Op::ReadResp | Op::AtomicResp | Op::RespError | Op::Done
+        )
     }
 
     /// Whether the message consumes a receive.
     pub const fn consumes_receive(self) -> bool {
         matches!(self, Op::Send | Op::SendImm | Op::SendInv | Op::WriteImm)
+    }
+
+    /// Whether R_Key and address follow.
+    const fn names_memory(self) -> bool {
+        matches!(
+            self,
+            Op::Write
+                | Op::WriteImm
+                | Op::Read
+                | Op::CmpSwap
+                | Op::FetchAdd
+                | Op::Flush
+                | Op::AtomicWrite
+        )
     }
 
     /// Header length with this operation.
@@ -111,10 +140,11 @@ impl Op {
                 Op::Send => 4,
                 Op::SendImm | Op::SendInv => 8,
                 Op::Write => 12,
-                Op::WriteImm => 20,
+                Op::WriteImm | Op::Flush => 20,
                 Op::Read => 16,
                 Op::CmpSwap | Op::FetchAdd => 32,
-                Op::ReadResp => 0,
+                Op::AtomicWrite => 24,
+                Op::ReadResp | Op::Done => 0,
                 Op::AtomicResp => 8,
                 Op::RespError => 4,
             }
@@ -126,7 +156,7 @@ impl Op {
 pub struct Operands {
     /// Send sequence number: which receive.
     pub ssn: u32,
-    /// Immediate or R_Key to invalidate; reason in RESP_ERROR.
+    /// Immediate, R_Key to invalidate or how to flush; reason in RESP_ERROR.
     pub imm: u32,
     /// Remote key.
     pub rkey: u32,
@@ -134,7 +164,7 @@ pub struct Operands {
     pub va: u64,
     /// Compare operand; original value in ATOMIC_RESP.
     pub compare: u64,
-    /// Swap or add operand.
+    /// Swap or add operand, or what an atomic write writes.
     pub swap: u64,
     /// Under which number the response shall come.
     pub rid: u32,
@@ -177,10 +207,7 @@ impl Data {
         let total = r.u32()?;
         let offset = r.u32()?;
         let mut o = Operands::default();
-        if matches!(
-            op,
-            Op::Write | Op::WriteImm | Op::Read | Op::CmpSwap | Op::FetchAdd
-        ) {
+        if op.names_memory() {
             o.rkey = r.u32()?;
             o.va = r.u64()?;
         }
@@ -191,6 +218,14 @@ impl Data {
                 o.imm = r.u32()?;
             }
             Op::Read => o.rid = r.u32()?,
+            Op::Flush => {
+                o.rid = r.u32()?;
+                o.imm = r.u32()?;
+            }
+            Op::AtomicWrite => {
+                o.rid = r.u32()?;
+                o.swap = r.u64()?;
+            }
             Op::CmpSwap | Op::FetchAdd => {
                 o.rid = r.u32()?;
                 o.compare = r.u64()?;
@@ -198,7 +233,7 @@ impl Data {
             }
             Op::AtomicResp => o.compare = r.u64()?,
             Op::RespError => o.imm = r.u32()?,
-            Op::Write | Op::ReadResp => {}
+            Op::Write | Op::ReadResp | Op::Done => {}
         }
         let header_len = u32::try_from(op.header_len()).map_err(|_| WireError::Field)?;
         let payload_len = len.checked_sub(header_len).ok_or(WireError::Truncated)?;
@@ -245,10 +280,7 @@ impl Data {
         w.u32(self.total);
         w.u32(self.offset);
         let o = &self.operands;
-        if matches!(
-            self.op,
-            Op::Write | Op::WriteImm | Op::Read | Op::CmpSwap | Op::FetchAdd
-        ) {
+        if self.op.names_memory() {
             w.u32(o.rkey);
             w.u64(o.va);
         }
@@ -259,6 +291,14 @@ impl Data {
                 w.u32(o.imm);
             }
             Op::Read => w.u32(o.rid),
+            Op::Flush => {
+                w.u32(o.rid);
+                w.u32(o.imm);
+            }
+            Op::AtomicWrite => {
+                w.u32(o.rid);
+                w.u64(o.swap);
+            }
             Op::CmpSwap | Op::FetchAdd => {
                 w.u32(o.rid);
                 w.u64(o.compare);
@@ -266,7 +306,7 @@ impl Data {
             }
             Op::AtomicResp => w.u64(o.compare),
             Op::RespError => w.u32(o.imm),
-            Op::Write | Op::ReadResp => {}
+            Op::Write | Op::ReadResp | Op::Done => {}
         }
         w.len()
     }

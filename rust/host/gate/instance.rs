@@ -90,6 +90,8 @@ impl Host for Outside {
                 5 => Opcode::Read,
                 6 => Opcode::CmpSwap,
                 7 => Opcode::FetchAdd,
+                8 => Opcode::AtomicWrite,
+                9 => Opcode::Flush,
                 _ => Opcode::Local,
             },
             len: ask(v, 3) as u32,
@@ -137,7 +139,14 @@ impl Host for Outside {
         va: u64,
         n: u32,
     ) -> Result<[u64; 3], Refusal> {
-        refusal(*q ^ a as u64 ^ u64::from(k ^ n) ^ va).map(|()| [ask(1, 2); 3])
+        let a = match a {
+            RemoteAccess::Write => 0,
+            RemoteAccess::Read => 1,
+            RemoteAccess::Atomic => 2,
+            RemoteAccess::AtomicWrite => 3,
+            RemoteAccess::Flush(how) => u64::from(how.to_wire()),
+        };
+        refusal(*q ^ a ^ u64::from(k ^ n) ^ va).map(|()| [ask(1, 2); 3])
     }
     fn place(&mut self, q: &u64, t: &[u64; 3], o: u32, d: Payload) -> Result<(), Refusal> {
         refusal(*q ^ t[0] ^ u64::from(o ^ d.len ^ d.offset))
@@ -146,8 +155,12 @@ impl Host for Outside {
         let v = match op {
             AtomicOp::CmpSwap { compare, swap } => compare ^ swap,
             AtomicOp::FetchAdd { add } => add,
+            AtomicOp::Write { value } => value,
         };
         refusal(*q ^ t[0] ^ v).map(|()| ask(1, 3))
+    }
+    fn flush(&mut self, q: &u64, t: &[u64; 3], how: Flush) -> Result<(), Refusal> {
+        refusal(*q ^ t[0] ^ u64::from(how.to_wire()))
     }
     fn complete_recv(&mut self, q: &u64, t: [u64; 3], d: RecvDone) {
         ask(*q ^ t[0], u64::from(d.imm ^ d.len ^ d.ssn));

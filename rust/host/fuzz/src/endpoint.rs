@@ -177,10 +177,15 @@ impl Host for FuzzHost {
         len: u32,
     ) -> Result<Target, Refusal> {
         self.live(*qp);
-        if access == RemoteAccess::Atomic {
-            assert!(len == 8 && va % 8 == 0);
-        }
-        self.target(Some(access), len, access == RemoteAccess::Atomic)
+        let once = match access {
+            RemoteAccess::Atomic | RemoteAccess::AtomicWrite => {
+                assert!(len == 8 && va % 8 == 0);
+                true
+            }
+            RemoteAccess::Flush(_) => true,
+            RemoteAccess::Write | RemoteAccess::Read => false,
+        };
+        self.target(Some(access), len, once)
     }
 
     fn place(&mut self, qp: &u32, t: &Target, at: u32, data: Payload) -> Result<(), Refusal> {
@@ -190,11 +195,22 @@ impl Host for FuzzHost {
         self.payload(data)
     }
 
-    fn atomic(&mut self, qp: &u32, t: &Target, _: AtomicOp) -> Result<u64, Refusal> {
+    fn atomic(&mut self, qp: &u32, t: &Target, op: AtomicOp) -> Result<u64, Refusal> {
         self.live(*qp);
-        assert_eq!(t.access, Some(RemoteAccess::Atomic));
+        let access = match op {
+            AtomicOp::Write { .. } => RemoteAccess::AtomicWrite,
+            _ => RemoteAccess::Atomic,
+        };
+        assert_eq!(t.access, Some(access));
         assert!(self.open.remove(&t.id), "executed twice");
         self.refuse.pop_front().map_or(Ok(7), Err)
+    }
+
+    fn flush(&mut self, qp: &u32, t: &Target, how: Flush) -> Result<(), Refusal> {
+        self.live(*qp);
+        assert_eq!(t.access, Some(RemoteAccess::Flush(how)));
+        assert!(self.open.remove(&t.id), "executed twice");
+        self.refuse.pop_front().map_or(Ok(()), Err)
     }
 
     fn complete_recv(&mut self, qp: &u32, t: Target, done: RecvDone) {
@@ -565,7 +581,7 @@ impl World {
         let op = Op::ALL[usize::from(x.u8()) % Op::ALL.len()];
         let delta = x.near();
         let mut total = match op {
-            Op::CmpSwap | Op::FetchAdd => 8,
+            Op::CmpSwap | Op::FetchAdd | Op::AtomicWrite => 8,
             _ => x.size(),
         };
         let pulled = self.host.qps[qp].pulled.front();
@@ -629,17 +645,23 @@ impl World {
             Opcode::CmpSwap,
             Opcode::SendInv,
             Opcode::Local,
+            Opcode::AtomicWrite,
+            Opcode::Flush,
         ];
         let shape = x.u8();
         for _ in 0..=shape >> 6 {
             let opcode = kinds[usize::from(shape & 63) % kinds.len()];
-            let atomic = matches!(opcode, Opcode::CmpSwap | Opcode::FetchAdd);
+            let atomic = matches!(
+                opcode,
+                Opcode::CmpSwap | Opcode::FetchAdd | Opcode::AtomicWrite
+            );
             let req = Request {
                 // The low half tells the number at the requester: how responses name it.
                 wqe: WqeId(self.wqes),
                 opcode,
                 len: if atomic { 8 } else { x.size().min(1 << 31) },
                 fence: shape & 32 != 0,
+                imm: if opcode == Opcode::Flush { 1 } else { 0 },
                 local: if x.u8() > 240 {
                     WcStatus::MwBindErr
                 } else {

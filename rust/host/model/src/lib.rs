@@ -91,6 +91,8 @@ pub struct Qp {
     pub errors: Vec<StreamError>,
     pub not_ready: bool,
     pub placed_bytes: u64,
+    /// FLUSHes executed, and what was in their range then.
+    pub flushed: Vec<(Flush, Vec<u8>)>,
     /// Local requests executed, and how many requests were complete then.
     pub executed: Vec<(u64, usize)>,
 }
@@ -254,9 +256,18 @@ impl Host for TestHost {
                 }
             }
             AtomicOp::FetchAdd { add } => old.wrapping_add(add),
+            AtomicOp::Write { value } => u64::from_ne_bytes(value.to_be_bytes()),
         };
         m.copy_from_slice(&new.to_ne_bytes());
         Ok(old)
+    }
+    fn flush(&mut self, qp: &u32, target: &Target, how: Flush) -> Result<(), Refusal> {
+        let Target::Memory { base, len } = *target else {
+            panic!()
+        };
+        let at = self.memory[base as usize..][..len as usize].to_vec();
+        self.qp(qp).flushed.push((how, at));
+        Ok(())
     }
     fn complete_recv(&mut self, qp: &u32, target: Target, done: RecvDone) {
         let Target::Recv(i) = target else { panic!() };

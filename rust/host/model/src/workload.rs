@@ -13,7 +13,7 @@ pub struct Op {
     pub qp: u8,
     /// From the second node to the first.
     pub back: bool,
-    /// Which operation, modulo 8.
+    /// Which operation, modulo 10.
     pub kind: u8,
     /// Bytes of the message, below [`REGION`].
     pub len: u32,
@@ -49,6 +49,11 @@ const REGIONS: usize = 90;
 const READ_VA: u64 = 91 * REGION;
 const ADD_VA: u64 = 95 * REGION;
 const SWAP_VA: u64 = 96 * REGION;
+const FLUSH: Flush = Flush {
+    global: true,
+    persistent: false,
+    whole: false,
+};
 
 impl Workload {
     /// Opens the connection and connects three QP pairs.
@@ -91,7 +96,7 @@ impl Workload {
         let wqe = k as u64;
         // Each operation has its own piece of memory at the target; READs read what nobody writes.
         let va = (k % REGIONS) as u64 * REGION;
-        let (opcode, len, va) = match o.kind % 8 {
+        let (opcode, len, va) = match o.kind % 10 {
             0 => (Opcode::Send, o.len, 0),
             1 => (Opcode::SendImm, o.len, 0),
             2 => (Opcode::SendInv, o.len, 0),
@@ -99,16 +104,30 @@ impl Workload {
             4 => (Opcode::WriteImm, o.len, va),
             5 => (Opcode::Read, o.len, READ_VA),
             6 => (Opcode::FetchAdd, 8, ADD_VA + 8 * u64::from(qpn)),
-            _ => (Opcode::CmpSwap, 8, SWAP_VA),
+            7 => (Opcode::CmpSwap, 8, SWAP_VA),
+            8 => (Opcode::AtomicWrite, 8, va),
+            // What the operation before this one has written, or not.
+            _ => {
+                let va = (k.saturating_sub(1) % REGIONS) as u64 * REGION;
+                (Opcode::Flush, o.len, va)
+            }
+        };
+        let imm = match opcode {
+            Opcode::Flush => FLUSH.to_wire(),
+            _ => k as u32,
         };
         let req = Request {
             wqe: WqeId(wqe),
             opcode,
             len,
-            imm: k as u32,
+            imm,
             rkey: 0x1234,
             va,
-            swap: 1,
+            swap: if opcode == Opcode::AtomicWrite {
+                wqe
+            } else {
+                1
+            },
             compare: 77,
             fence: o.fence,
             ..Request::default()
@@ -186,8 +205,11 @@ impl Workload {
             .map(|p| (p.req.wqe.0, WcStatus::Success, p.req.len))
             .collect();
         assert_eq!(q.done, want);
+        self.judge_flushes(node, qpn);
+        let Self { world, posted, .. } = self;
+        let mine = posted.iter().filter(|p| p.from == node && p.qpn == qpn);
         let mut adds = 0u64;
-        for p in &mine {
+        for p in mine {
             let r = &p.req;
             match r.opcode {
                 Opcode::Write | Opcode::WriteImm => {
@@ -195,6 +217,10 @@ impl Workload {
                     if posted.len() <= REGIONS {
                         assert!(m[..r.len as usize] == message(r.wqe.0, r.len as usize));
                     }
+                }
+                Opcode::AtomicWrite if posted.len() <= REGIONS => {
+                    let m = &world.nodes[p.to].host.memory[r.va as usize..];
+                    assert_eq!(m[..8], r.swap.to_be_bytes());
                 }
                 Opcode::FetchAdd => {
                     let got = &world.qp(node, qpn).results[&r.wqe.0];
@@ -209,6 +235,34 @@ impl Workload {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Each FLUSH finds what the QP's earlier requests have written.
+    fn judge_flushes(&self, node: usize, qpn: u32) {
+        let mine = |p: &&Posted| p.from == node && p.qpn == qpn;
+        let mut flushed = 0;
+        for p in self.posted.iter().filter(mine) {
+            if p.req.opcode != Opcode::Flush {
+                continue;
+            }
+            let (how, found) = &self.world.nodes[p.to].host.qps[&p.remote].flushed[flushed];
+            assert_eq!((*how, found.len()), (FLUSH, p.req.len as usize));
+            flushed += 1;
+            let before = p.req.wqe.0.checked_sub(1).map(|k| &self.posted[k as usize]);
+            let Some(before) = before.filter(mine) else {
+                continue;
+            };
+            let n = before.req.len.min(p.req.len) as usize;
+            if matches!(before.req.opcode, Opcode::Write | Opcode::WriteImm) {
+                let whole = message(before.req.wqe.0, before.req.len as usize);
+                assert!(found[..n] == whole[..n], "flushed before it was written");
+            }
+        }
+        let qpn = self.posted.iter().find(mine).map(|p| (p.to, p.remote));
+        if let Some((to, remote)) = qpn {
+            let all = &self.world.nodes[to].host.qps[&remote].flushed;
+            assert_eq!(all.len(), flushed, "flushed twice");
         }
     }
 

@@ -4,8 +4,8 @@
 
 use metaroce_engine::engine::wire::MAX_HEADER;
 use metaroce_engine::engine::{
-    AtomicOp, ConnEvent, Host, Opcode, Payload, RecvDone, Refusal, RemoteAccess, Request, Route,
-    Store, StreamError, Transmit, TxOutcome, WcStatus, WqeId,
+    AtomicOp, ConnEvent, Flush, Host, Opcode, Payload, RecvDone, Refusal, RemoteAccess, Request,
+    Route, Store, StreamError, Transmit, TxOutcome, WcStatus, WqeId,
 };
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -131,6 +131,10 @@ impl Host for End {
 
     fn atomic(&mut self, _: &u32, _: &(), _: AtomicOp) -> Result<u64, Refusal> {
         Ok(0)
+    }
+
+    fn flush(&mut self, _: &u32, _: &(), _: Flush) -> Result<(), Refusal> {
+        Ok(())
     }
 
     fn complete_recv(&mut self, qp: &u32, _: (), _: RecvDone) {
