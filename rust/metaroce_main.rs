@@ -89,6 +89,7 @@ impl Tables {
     fn new(settings: datapath::Settings) -> Result<Self> {
         datapath::SHARED.put(datapath::Shared::new(settings)?)?;
         let this = Self;
+        verbs::DEVICES.put(verbs::Devices::new()?)?;
         ctl::debugfs::init()?;
         Ok(this)
     }
@@ -97,6 +98,7 @@ impl Tables {
 impl Drop for Tables {
     fn drop(&mut self) {
         ctl::debugfs::exit();
+        drop(verbs::DEVICES.take());
         if let Some(shared) = datapath::SHARED.get() {
             shared.shutdown();
         }
@@ -125,6 +127,12 @@ impl rdma::LinkType for Link {
             let _ = ctl::debugfs::add(dev.name(), dev.data().port());
         }
         Ok(())
+    }
+
+    fn going_away() {
+        if let Some(devices) = verbs::DEVICES.get() {
+            devices.fail_all();
+        }
     }
 }
 

@@ -33,5 +33,5 @@ mod sge;
 mod srq;
 mod transport;
 
-pub use dev::{newlink, Driver};
+pub use dev::{newlink, Devices, Driver, DEVICES};
 pub use transport::{AddressVector, CounterName, Transport};

@@ -58,6 +58,37 @@ under_traffic "rdma link delete of the client" rdma link delete "$DEV_B"
 under_traffic "ip link del" ip netns exec "$B" ip link del eth0
 under_traffic "rdma link delete of the server" rdma link delete "$DEV_A"
 
+if [[ $DRIVER == metaroce ]]; then
+	under_traffic "unloading" modprobe -r "$MODULE"
+fi
+
+# What the application itself sees: see vanish.py.
+told() {
+	local pid rc=0 gid
+	topo_pair 1500 || return 1
+	gid=$(wait_gid "$DEV_B" "$IP_B") || return 1
+	on_b timeout -k 5 90 python3 "$HERE/vanish.py" --device "$DEV_B" --gid "$gid" >"$TMP/vanish.log" 2>&1 &
+	pid=$!
+	if wait_for 30 grep -q ready "$TMP/vanish.log"; then
+		timeout 30 "$@" || { rc=$?; echo "status $rc: $*"; }
+	else
+		echo "the application did not start"
+		rc=1
+	fi
+	wait "$pid" || { rc=$?; echo "the application ended with status $rc"; }
+	cat "$TMP/vanish.log"
+	return "$rc"
+}
+if [[ $DRIVER == metaroce ]]; then
+	check "rdma link delete: all is flushed, the application is told" told rdma link delete "$DEV_B"
+	cleanup
+	check "ip link del: all is flushed, the application is told" told ip netns exec "$B" ip link del eth0
+	cleanup
+	check "unloading: all is flushed, the application is told" told modprobe -r "$MODULE"
+	cleanup
+	check "told: nothing is left" nothing_left
+fi
+
 # A namespace lives as long as processes in it do: the interface is moved out
 # by force only when the last one is gone.
 netns_del() {

@@ -20,12 +20,17 @@ pub trait LinkType: 'static {
 
     /// Adds a device called `name` on top of `netdev`. Process context, RTNL not held.
     fn newlink(name: &CStr, netdev: &NetDev) -> Result;
+
+    /// All devices of the type are about to be unregistered, and none can be added any more: what
+    /// [`Driver::going_away`] does, for each of them. Process context.
+    fn going_away();
 }
 
 /// The registration of a [`LinkType`].
 ///
-/// When dropped, first no more links can be added, then all devices of the driver are
-/// unregistered, waiting for them. So put it before (above) everything that the devices use.
+/// When dropped, first no more links can be added, then the queue pairs of all devices of the driver
+/// fail ([`LinkType::going_away`]), then the devices are unregistered, waiting for them. So put it
+/// before (above) everything that the devices use.
 pub struct LinkRegistration<L: LinkType> {
     ops: KBox<Opaque<ffi::rdma_link_ops>>,
     _type: PhantomData<L>,
@@ -69,6 +74,7 @@ impl<L: LinkType> Drop for LinkRegistration<L> {
     fn drop(&mut self) {
         // SAFETY: Registered in `new`. Waits for callbacks that are running.
         unsafe { ffi::rdma_link_unregister(self.ops.get()) };
+        L::going_away();
         Device::<L::Driver>::unregister_all();
     }
 }

@@ -20,13 +20,14 @@ use crate::{
         self, access, port_cap, DeviceAttr, Mtu, NewDevice, PhysState, PortAttr, PortImmutable,
         PortState,
     },
-    sync::{KeyTable, NetDev},
+    sync::{KeyTable, NetDev, Slot},
     BoundTransport,
 };
 use kernel::{
+    new_mutex,
     prelude::*,
     str::CStr,
-    sync::{aref::ARef, Arc},
+    sync::{aref::ARef, Arc, Mutex},
 };
 
 type Port = <BoundTransport as Transport>::Port;
@@ -98,6 +99,35 @@ impl Device {
     }
 }
 
+/// All devices of the module, for its unloading.
+#[pin_data]
+pub struct Devices {
+    #[pin]
+    list: Mutex<KVec<Arc<Device>>>,
+}
+
+/// Set while the module is loaded.
+pub static DEVICES: Slot<Devices> = Slot::new();
+
+impl Devices {
+    /// None yet.
+    pub fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                list <- new_mutex!(KVec::new(), "metaroce devices"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Moves every QP of every device to the error state. Process context.
+    pub fn fail_all(&self) {
+        for dev in self.list.lock().iter() {
+            dev.fail_all();
+        }
+    }
+}
+
 /// The core's device.
 pub struct DeviceData {
     dev: Arc<Device>,
@@ -120,13 +150,16 @@ impl DeviceData {
             }),
             GFP_KERNEL,
         );
-        match dev {
-            Ok(dev) => Ok(Self { dev }),
+        let this = match dev {
+            Ok(dev) => Self { dev },
             Err(e) => {
                 BoundTransport::close(&port);
-                Err(e)
+                return Err(e.into());
             }
-        }
+        };
+        let devices = DEVICES.get().ok_or(ENODEV)?;
+        devices.list.lock().push(this.dev.clone(), GFP_KERNEL)?;
+        Ok(this)
     }
 
     /// The device.
@@ -142,6 +175,10 @@ impl DeviceData {
 
 impl Drop for DeviceData {
     fn drop(&mut self) {
+        if let Some(devices) = DEVICES.get() {
+            let ours = |dev: &Arc<Device>| Arc::ptr_eq(dev, &self.dev);
+            devices.list.lock().retain(|dev| !ours(dev));
+        }
         BoundTransport::close(&self.dev.port);
     }
 }
