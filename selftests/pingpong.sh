@@ -5,11 +5,15 @@
 . "$(dirname "$0")/lib.sh"
 need_driver
 
+sizes=(0 1 33 1023 1024 1025 4097 65537)
+# The tool registers a region of the message's size; others refuse an empty one.
+[[ $DRIVER == metaroce ]] || sizes=("${sizes[@]:1}")
+
 for mtu in 1500 9000; do
 	topo_pair "$mtu" || { say "the topology could not be made"; exit 1; }
 	path_mtu=1024
 	((mtu == 1500)) || path_mtu=4096
-	for size in 1 33 1023 1024 1025 4097 65537; do
+	for size in "${sizes[@]}"; do
 		check "IPv4, MTU $mtu, $size bytes" pingpong "$IP_A" "$IP_B" -m "$path_mtu" -s "$size" -n 100
 	done
 	check "IPv6, MTU $mtu, 1 byte" pingpong "$IP6_A" "$IP6_B" -m "$path_mtu" -s 1 -n 100
