@@ -98,6 +98,9 @@ impl Tables {
 impl Drop for Tables {
     fn drop(&mut self) {
         ctl::debugfs::exit();
+        if let Some(devices) = verbs::DEVICES.get() {
+            devices.shutdown();
+        }
         drop(verbs::DEVICES.take());
         if let Some(shared) = datapath::SHARED.get() {
             shared.shutdown();

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """What must fail, fails with the right completion status, in order."""
 
+import signal
 import time
 
 import pyverbs.enums as e
+from pyverbs.cq import CQ
 
-from pair import ALL_ACCESS, Endpoint, expect, main, pattern
+from pair import ALL_ACCESS, Endpoint, Skip, expect, main, pattern
 
 
 def gone(side, end):
@@ -155,6 +157,51 @@ def dead_peer(side):
         side.barrier()
 
 
+def event_of(ctx, kind, limit=30):
+    """Waits for an asynchronous event of that kind."""
+    signal.alarm(limit)
+    found = None
+    while found != kind:
+        event = ctx.get_async_event()
+        found = event.event_type
+        event.ack()  # else the object could not be destroyed
+    signal.alarm(0)
+
+
+def overrun(side):
+    """More completions than the queue holds: both QPs that report to it fail, though one is idle."""
+    if not side.strict:
+        raise Skip("others leave the QPs as they are")
+    end = Endpoint(side, depth=64, cq=CQ(side.ctx, 16) if side.is_a else None)
+    idle = Endpoint(side, cq=end.cq)
+    if side.is_a:
+        idle.recv(1)
+    end.connect()
+    idle.connect()
+    if side.is_a:
+        room = end.cq.cqe
+        count = 0
+        try:
+            while count < 4 * room:
+                end.send(e.IBV_WR_RDMA_WRITE, count, 64)
+                count += 1
+        except OSError:
+            pass  # the queue is full, or the QP has failed already
+        expect(count > room, f"only {count} posted for {room} completions")
+        event_of(side.ctx, e.IBV_EVENT_CQ_ERR)
+        for _ in range(2):
+            event_of(side.ctx, e.IBV_EVENT_QP_FATAL)
+        expect(end.state() == e.IBV_QPS_ERR, "the QP is not in the error state")
+        expect(idle.state() == e.IBV_QPS_ERR, "the idle QP is not in the error state")
+        entries = end.wait(room)
+        expect([c.wr_id for c in entries] == list(range(room)), "the completions before are not whole")
+        expect(all(c.status == e.IBV_WC_SUCCESS for c in entries), "the completions before are not good")
+        expect(end.cq.poll(1)[0] == 0, "a completion came after the overrun")
+    side.barrier()
+    idle.qp.close()
+    end.close()
+
+
 NO_WRITE = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_READ
 NO_READ = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE
 WRITE, READ = e.IBV_WR_RDMA_WRITE, e.IBV_WR_RDMA_READ
@@ -176,4 +223,5 @@ main([
     ("send with a wrong lkey", local_protection),
     ("flush order", flush_order),
     ("peer's QP gone: retries run out", dead_peer),
+    ("completion queue overrun", overrun),
 ])

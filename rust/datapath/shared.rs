@@ -9,17 +9,13 @@ use super::{
     port::Port, //
 };
 use crate::{
-    net::{
-        addr::IpAddr,
-        deferred::{
-            Delayed,
-            DelayedCall, //
-        },
-    },
+    net::addr::IpAddr,
     new_spinlock_bh,
     sync::{
         ktime_now_ns,
         Counter,
+        Delayed,
+        DelayedCall,
         KeyTable,
         Slot,
         SpinLockBh, //

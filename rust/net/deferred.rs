@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Calls that happen later: a soft timer and a BH work item for one object
-//! ([`Softirq`]), and delayed work in process context ([`Delayed`]).
+//! ([`Softirq`]).
 //!
-//! Both hold a counted reference to the object they call. That is a cycle on
+//! It holds a counted reference to the object it calls. That is a cycle on
 //! purpose, broken by `shutdown()`, which must come from process context and
 //! after which nothing is called any more. An object whose owner forgets it
 //! leaks; it is never used after it is freed.
@@ -13,15 +13,9 @@
 //! ```
 
 use super::sys;
-use core::{
-    marker::PhantomData,
-    ptr::NonNull, //
-};
+use core::ptr::NonNull;
 use kernel::{
-    ffi::{
-        c_uint,
-        c_void, //
-    },
+    ffi::c_void,
     prelude::*,
     sync::Arc, //
 };
@@ -99,59 +93,5 @@ impl<T: SoftirqCalls> Softirq<T> {
         unsafe { sys::mroce_softirq_free(self.0.as_ptr()) };
         // SAFETY: the count owned by the invariant; nothing refers to it now.
         unsafe { Arc::from_raw(self.1) }
-    }
-}
-
-/// A function to be called in process context.
-pub trait DelayedCall {
-    /// Runs in a kworker; may sleep. Returns after how many milliseconds it
-    /// wants to run again, if it does.
-    fn run() -> Option<u32>;
-}
-
-/// Delayed work that calls `C::run`. Dropping it waits for the call to end.
-///
-/// # Invariants
-///
-/// The pointer is valid and owned.
-pub struct Delayed<C: DelayedCall>(NonNull<sys::RawDwork>, PhantomData<C>);
-
-// SAFETY: the work item has its own lock.
-unsafe impl<C: DelayedCall> Send for Delayed<C> {}
-// SAFETY: as above.
-unsafe impl<C: DelayedCall> Sync for Delayed<C> {}
-
-unsafe extern "C" fn delayed_call<C: DelayedCall>(_ctx: *mut c_void) -> c_uint {
-    C::run().unwrap_or(0)
-}
-
-impl<C: DelayedCall> Delayed<C> {
-    /// Makes the work item, not queued. May sleep.
-    pub fn new() -> Result<Self> {
-        // SAFETY: the callback ignores its context.
-        let raw = unsafe { sys::mroce_dwork_alloc(delayed_call::<C>, core::ptr::null_mut()) };
-        // INVARIANT: fresh memory, owned by us.
-        Ok(Self(NonNull::new(raw).ok_or(ENOMEM)?, PhantomData))
-    }
-
-    /// Ends all calls, also those asked for later, and waits for a running one.
-    /// Not from the call itself; may sleep.
-    pub fn shutdown(&self) {
-        // SAFETY: valid by the type's invariant.
-        unsafe { sys::mroce_dwork_shutdown(self.0.as_ptr()) };
-    }
-
-    /// Runs the call `ms` milliseconds from now, unless it is queued already.
-    pub fn queue(&self, ms: u32) {
-        // SAFETY: valid by the type's invariant.
-        unsafe { sys::mroce_dwork_queue(self.0.as_ptr(), ms) };
-    }
-}
-
-impl<C: DelayedCall> Drop for Delayed<C> {
-    fn drop(&mut self) {
-        self.shutdown();
-        // SAFETY: owned, and not in use after the shutdown.
-        unsafe { sys::mroce_dwork_free(self.0.as_ptr()) };
     }
 }

@@ -50,13 +50,9 @@ pub(super) struct RawRoute([u8; 0]);
 /// `struct mroce_softirq`, opaque.
 #[repr(C)]
 pub(super) struct RawSoftirq([u8; 0]);
-/// `struct mroce_dwork`, opaque.
-#[repr(C)]
-pub(super) struct RawDwork([u8; 0]);
 
 pub(super) type RxFn = unsafe extern "C" fn(*mut sk_buff, *mut RawSock, *const RawRxInfo);
 pub(super) type CallFn = unsafe extern "C" fn(*mut c_void);
-pub(super) type AgainFn = unsafe extern "C" fn(*mut c_void) -> c_uint;
 pub(super) type NetdevFn = unsafe extern "C" fn(*mut net_device, c_ulong);
 pub(super) type WalkFn = unsafe extern "C" fn(*mut c_void, *const c_void, c_uint) -> c_int;
 
@@ -116,11 +112,6 @@ extern "C" {
     pub(super) fn mroce_softirq_raise(t: *mut RawSoftirq);
     pub(super) fn mroce_softirq_shutdown(t: *mut RawSoftirq);
     pub(super) fn mroce_softirq_free(t: *mut RawSoftirq);
-
-    pub(super) fn mroce_dwork_alloc(f: AgainFn, ctx: *mut c_void) -> *mut RawDwork;
-    pub(super) fn mroce_dwork_queue(d: *mut RawDwork, ms: c_uint);
-    pub(super) fn mroce_dwork_shutdown(d: *mut RawDwork);
-    pub(super) fn mroce_dwork_free(d: *mut RawDwork);
 
     pub(super) fn mroce_netdev_net_cookie(dev: *const net_device) -> u64;
     pub(super) fn mroce_netdev_speed(dev: *mut net_device) -> u32;

@@ -8,6 +8,7 @@
 //! either an `Arc` or guarded by a [`Gate`] that teardown can wait for.
 
 mod bh_work;
+mod delayed;
 mod gate;
 mod gated;
 mod key_table;
@@ -20,6 +21,7 @@ mod stats;
 mod token;
 
 pub use bh_work::{BhCall, BhWork};
+pub use delayed::{Delayed, DelayedCall};
 pub use gate::{Gate, GateGuard};
 pub use gated::{Gated, GatedRef};
 pub use key_table::KeyTable;

@@ -6,7 +6,7 @@ use super::{
     limits,
     ring::Ring,
     send_queue::{filled, product},
-    Driver,
+    Driver, DEVICES,
 };
 use crate::{
     abi::{self, wc_flags},
@@ -55,15 +55,19 @@ pub(super) struct Cq {
 #[must_use = "the owner of the queue waits for it"]
 pub(super) struct Wake {
     completed: bool,
+    /// The queue has just overrun.
     overrun: bool,
+    /// The completion was lost: its QP has to fail.
+    lost: bool,
 }
 
 impl Wake {
-    /// Both.
+    /// What is to be done after several completions.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             completed: self.completed || other.completed,
             overrun: self.overrun || other.overrun,
+            lost: self.lost || other.lost,
         }
     }
 }
@@ -94,7 +98,8 @@ impl Cq {
 
     /// Adds a completion of the QP `owner`. Any context. Errors count as solicited (IB specification 11.4.2.2).
     ///
-    /// A full queue loses it and is in error for good (IB specification 11.6.3.1).
+    /// A full queue loses it and is in error for good: it takes no more completions, and the QPs that
+    /// report to it fail (IB specification 11.6.3.2).
     pub(super) fn push(&self, cqe: &abi::Cqe, solicited: bool, owner: &Arc<QpHandle>) -> Wake {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
@@ -102,12 +107,13 @@ impl Cq {
         let Some(ring) = inner.ring.as_ref() else {
             return Wake::default();
         };
-        if producer.wrapping_sub(ring.consumer()) >= ring.entries() {
+        if inner.overrun || producer.wrapping_sub(ring.consumer()) >= ring.entries() {
             let first = !inner.overrun;
             inner.overrun = true;
             return Wake {
                 completed: false,
                 overrun: first,
+                lost: true,
             };
         }
         let mut cqe = *cqe;
@@ -136,7 +142,7 @@ impl Cq {
         }
         Wake {
             completed,
-            overrun: false,
+            ..Wake::default()
         }
     }
 
@@ -168,6 +174,14 @@ impl Cq {
         if wake.overrun {
             self.handle.event(CqEvent::Error);
         }
+        if wake.lost {
+            DEVICES.with(|devices| devices.fail_later());
+        }
+    }
+
+    /// Whether a completion was lost. Any context.
+    pub(super) fn is_overrun(&self) -> bool {
+        self.inner.lock().overrun
     }
 
     /// Replaces the ring; what was not polled moves along.

@@ -20,7 +20,7 @@ use crate::{
         self, access, port_cap, DeviceAttr, Mtu, NewDevice, PhysState, PortAttr, PortImmutable,
         PortState,
     },
-    sync::{KeyTable, NetDev, Slot},
+    sync::{Delayed, DelayedCall, KeyTable, NetDev, Slot},
     BoundTransport,
 };
 use kernel::{
@@ -66,15 +66,26 @@ impl Device {
     /// Moves every QP to the error state, so that applications see their work requests flushed.
     /// Process context.
     fn fail_all(&self) {
+        for qp in self.all_qps() {
+            qp.enter_error();
+        }
+    }
+
+    /// Moves the QPs whose completion queue has overrun to the error state. Process context.
+    fn fail_overrun(&self) {
+        for qp in self.all_qps() {
+            qp.fail_overrun();
+        }
+    }
+
+    /// All QPs, for what takes locks that must not nest in the table's. A QP for which there is no
+    /// memory is left out.
+    fn all_qps(&self) -> KVec<Arc<Qp>> {
         let mut qps = KVec::new();
-        // Collected first: failing takes locks that must not nest in the table's. A QP for which
-        // there is no memory is destroyed by the core without flushes.
         self.qps.for_each(|_, qp| {
             let _ = qps.push(qp.clone(), GFP_ATOMIC);
         });
-        for qp in qps {
-            qp.enter_error();
-        }
+        qps
     }
 
     /// A QP by its number. Any context.
@@ -99,11 +110,25 @@ impl Device {
     }
 }
 
-/// All devices of the module, for its unloading.
+/// All devices of the module.
 #[pin_data]
 pub struct Devices {
     #[pin]
     list: Mutex<KVec<Arc<Device>>>,
+    failer: Delayed<Failer>,
+}
+
+/// Fails QPs whose completions were lost. In process context, as the loss may be noticed under any lock.
+struct Failer;
+
+impl DelayedCall for Failer {
+    fn run() -> Option<u32> {
+        let devices = DEVICES.get()?;
+        for dev in devices.list.lock().iter() {
+            dev.fail_overrun();
+        }
+        None
+    }
 }
 
 /// Set while the module is loaded.
@@ -112,12 +137,24 @@ pub static DEVICES: Slot<Devices> = Slot::new();
 impl Devices {
     /// None yet.
     pub fn new() -> Result<Arc<Self>> {
+        let failer = Delayed::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 list <- new_mutex!(KVec::new(), "metaroce devices"),
+                failer,
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Moves the QPs whose completion queue has overrun to the error state, soon. Any context.
+    pub(super) fn fail_later(&self) {
+        self.failer.queue(0);
+    }
+
+    /// Stops what may be queued; part of unloading. Process context.
+    pub fn shutdown(&self) {
+        self.failer.shutdown();
     }
 
     /// Moves every QP of every device to the error state. Process context.

@@ -730,6 +730,21 @@ impl Qp {
         self.flush();
     }
 
+    /// Moves the QP to ERR if one of its completion queues has overrun: completions were lost, or
+    /// would be. Process context.
+    pub(super) fn fail_overrun(self: &Arc<Self>) {
+        if !self.send_cq.is_overrun() && !self.recv_cq.is_overrun() {
+            return;
+        }
+        let _attrs = self.attrs.lock();
+        if matches!(self.state(), QpState::Reset | QpState::Err) {
+            return;
+        }
+        self.enter_error();
+        // IB specification 11.6.3.2: no completion can tell of it.
+        self.handle.event(QpEvent::Fatal);
+    }
+
     /// Flushes what is posted and not in the engine's hands, in order (IB specification 10.3.1.7).
     /// Only in ERR. Any context.
     pub(super) fn flush(&self) {
