@@ -52,6 +52,8 @@ pub const ACK_DELAY: Span = Span::from_micros(100);
 pub enum WireError {
     /// Shorter than its type demands.
     Truncated,
+    /// Longer than its type allows.
+    Trailing,
     /// Another version.
     Version,
     /// Unknown packet type.
@@ -200,6 +202,17 @@ pub enum Packet {
 pub fn parse(head: &[u8], len: u32) -> Result<(Common, Packet), WireError> {
     let mut r = Reader::new(head);
     let c = Common::parse(&mut r)?;
+    // All types but DATA have one length. The head may be less than the datagram, but not than such a packet.
+    let fixed = match c.kind {
+        Kind::Data => None,
+        Kind::Void | Kind::Reset | Kind::Probe => Some(COMMON_LEN),
+        Kind::Ack => Some(ACK_LEN),
+        Kind::Nak => Some(NAK_LEN),
+        Kind::Init | Kind::InitAck => Some(HANDSHAKE_LEN),
+    };
+    if fixed.is_some_and(|n| len as usize > n) {
+        return Err(WireError::Trailing);
+    }
     let p = match c.kind {
         Kind::Data => Packet::Data(Data::parse(&mut r, &c, len)?),
         Kind::Void => Packet::Void,
@@ -410,6 +423,53 @@ mod tests {
             assert_eq!(q.header_len as usize, n);
             for short in 0..n {
                 assert!(parse(buf.get(..short).unwrap(), short as u32).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn other_types_have_one_length() {
+        let hs = Handshake {
+            nonce: 1,
+            epoch: 2,
+            conn_id: 3,
+            tag: 4,
+            features: 0,
+            paths: 8,
+            planes: 1,
+            max_payload: 1400,
+            window: 64,
+        };
+        let nak = Nak {
+            reason: NakReason::Rnr,
+            timer: 1,
+        };
+        for (kind, want) in [
+            (Kind::Void, COMMON_LEN),
+            (Kind::Probe, COMMON_LEN),
+            (Kind::Reset, COMMON_LEN),
+            (Kind::Ack, ACK_LEN),
+            (Kind::Nak, NAK_LEN),
+            (Kind::Init, HANDSHAKE_LEN),
+            (Kind::InitAck, HANDSHAKE_LEN),
+        ] {
+            let mut buf = [0u8; 2 * MAX_HEADER];
+            let n = match kind {
+                Kind::Ack => Ack::default().emit(common(kind), &mut buf),
+                Kind::Nak => nak.emit(common(kind), &mut buf),
+                Kind::Init | Kind::InitAck => hs.emit(common(kind), &mut buf),
+                _ => common(kind).emit_alone(&mut buf),
+            };
+            assert_eq!(n, want, "{kind:?}");
+            for len in 0..buf.len() {
+                let head = buf.get(..len.min(MAX_HEADER)).unwrap();
+                let got = parse(head, len as u32).map(|(c, _)| c.kind);
+                let expected = match len {
+                    _ if len < n => Err(WireError::Truncated),
+                    _ if len > n => Err(WireError::Trailing),
+                    _ => Ok(kind),
+                };
+                assert_eq!(got, expected, "{kind:?}, {len} bytes");
             }
         }
     }
