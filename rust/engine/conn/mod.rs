@@ -2,6 +2,7 @@
 
 //! A connection: one pair of devices, with its paths below and its streams above.
 
+mod deadlines;
 mod handshake;
 mod rejoin;
 mod rx;
@@ -91,8 +92,6 @@ pub struct Connection<S: Store, H: Host> {
     grant_out: u32,
     grant_in: u32,
     heard: Instant,
-    scan_at: Option<Instant>,
-    scanned: Instant,
     silent: bool,
     /// Something has arrived since the last end of a burst that is to be answered at once.
     urgent: bool,
@@ -137,8 +136,6 @@ impl<S: Store, H: Host> Connection<S, H> {
             grant_out: 0,
             grant_in: 0,
             heard: Instant::default(),
-            scan_at: None,
-            scanned: Instant::default(),
             silent: false,
             urgent: false,
             random: local.seed,
@@ -244,7 +241,7 @@ impl<S: Store, H: Host> Connection<S, H> {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.requester.on_kick(now);
             let at = stream.requester.deadline(heard);
-            self.schedule_scan(at);
+            self.streams.watch(now, id, at);
         }
         self.streams.activate(id);
         self.pump(now, host);

@@ -245,7 +245,7 @@ impl<S: Store, H: Host> Connection<S, H> {
                     let error = r.complete(now, &stream.qp, host);
                     let at = r.deadline(self.heard);
                     stream.raise(error, host);
-                    self.schedule_scan(at);
+                    self.streams.watch(now, slot.stream, at);
                 }
                 Content::Response => stream.responder.on_acked(slot.index),
             }

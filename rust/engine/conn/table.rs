@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 
-//! The streams of a connection: slots with generations, a hash index by local QP number, and the list of
-//! streams that may have something to send.
+//! The streams of a connection: slots with generations, a hash index by local QP number, the list of
+//! streams that may have something to send, and the deadlines of those that wait.
 
 use super::super::api::{Host, Store};
 use super::super::stream::Stream;
+use super::super::time::{Instant, Span};
+use super::deadlines::Deadlines;
+
+/// A stream is not looked at again for so long.
+const LEAST_WAIT: Span = Span::from_micros(10);
 
 /// Names a stream of a connection; a name never comes to mean another stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +34,7 @@ pub struct StreamTable<S: Store, H: Host> {
     /// Active list.
     head: Option<u32>,
     tail: Option<u32>,
+    deadlines: Deadlines<S>,
 }
 
 impl<S: Store, H: Host> StreamTable<S, H> {
@@ -46,6 +52,7 @@ impl<S: Store, H: Host> StreamTable<S, H> {
             hint: 0,
             head: None,
             tail: None,
+            deadlines: Deadlines::new(capacity)?,
         })
     }
 
@@ -151,10 +158,12 @@ impl<S: Store, H: Host> StreamTable<S, H> {
     pub(crate) fn remove(&mut self, id: StreamId) -> Option<Stream<S, H>> {
         self.get(id)?;
         self.unlink(id.slot);
+        self.deadlines.remove(id.slot);
         let slot = self.slots.get_mut(id.slot as usize)?;
         let mut stream = slot.stream.take()?;
         slot.generation = slot.generation.wrapping_add(1);
         stream.active = false;
+        stream.watched = false;
         stream.next_active = None;
         self.hint = id.slot;
         self.count = self.count.wrapping_sub(1);
@@ -262,6 +271,31 @@ impl<S: Store, H: Host> StreamTable<S, H> {
         id
     }
 
+    /// Sees to it that a stream is looked at ([`Self::pop_due`]) at `at` or before, but not at once: a
+    /// deadline that was not served must not be served for ever.
+    pub(crate) fn watch(&mut self, now: Instant, id: StreamId, at: Option<Instant>) {
+        let Some(at) = at else { return };
+        let at = at.max(now.after(LEAST_WAIT));
+        if let Some(stream) = self.get_mut(id) {
+            stream.watched = true;
+            self.deadlines.bring_forward(id.slot, at);
+        }
+    }
+
+    /// When a stream is to be looked at next.
+    #[inline]
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.next()
+    }
+
+    /// A stream that is to be looked at now; it is no longer watched.
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<StreamId> {
+        let slot = self.deadlines.pop(now)?;
+        let (id, stream) = self.at(slot)?;
+        stream.watched = false;
+        Some(id)
+    }
+
     fn unlink(&mut self, slot: u32) {
         let active = self.at(slot).is_some_and(|(_, s)| s.active);
         if !active {
@@ -295,6 +329,7 @@ impl<S: Store, H: Host> StreamTable<S, H> {
         to.count = core::mem::take(&mut self.count);
         to.head = self.head.take();
         to.tail = self.tail.take();
+        self.deadlines.move_into(&mut to.deadlines);
         to.hint = u32::try_from(self.slots.len()).unwrap_or(0);
         for e in self.index.iter_mut() {
             *e = 0;

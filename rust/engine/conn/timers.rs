@@ -18,7 +18,7 @@ const SILENCE: Span = Span::from_millis(30_000);
 impl<S: Store, H: Host> Connection<S, H> {
     /// When [`Self::handle_timeout`] is to be called.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let mut at = Instant::earliest(self.scan_at, self.hs.retry_at);
+        let mut at = Instant::earliest(self.streams.next_deadline(), self.hs.retry_at);
         if self.hs.established {
             for path in self.paths.iter().take(self.active_paths) {
                 at = Instant::earliest(at, path.tx.deadline());
@@ -36,9 +36,7 @@ impl<S: Store, H: Host> Connection<S, H> {
                 self.probe(now, id, host);
             }
         }
-        if self.scan_at.is_some_and(|at| at <= now) {
-            self.scan(now, host);
-        }
+        self.look_at_streams(now, host);
         self.rejoin(now, host);
         self.pump(now, host);
     }
@@ -188,35 +186,22 @@ impl<S: Store, H: Host> Connection<S, H> {
         self.pump(now, host);
     }
 
-    /// Ends pauses and notices time-outs of all streams; determines when to look again.
-    fn scan(&mut self, now: Instant, host: &mut H) {
+    /// Ends pauses and notices time-outs of the streams whose time has come. Deadlines move away while a
+    /// peer answers: this is noticed here, not with each packet.
+    fn look_at_streams(&mut self, now: Instant, host: &mut H) {
         let heard = self.heard;
-        let mut next = None;
-        for slot in 0..u32::try_from(self.streams.capacity()).unwrap_or(0) {
-            let Some((id, stream)) = self.streams.at(slot) else {
+        while let Some(id) = self.streams.pop_due(now) {
+            let Some(stream) = self.streams.get_mut(id) else {
                 continue;
             };
             let requester = &mut stream.requester;
             let (woken, error) = requester.on_time(now, heard, &stream.qp, host);
-            next = Instant::earliest(next, requester.deadline(heard));
             stream.raise(error, host);
+            let at = stream.requester.deadline(heard);
+            self.streams.watch(now, id, at);
             if woken {
                 self.streams.activate(id);
             }
         }
-        self.scanned = now;
-        self.scan_at = None;
-        self.schedule_scan(next);
-    }
-
-    /// Sees to it that the streams are looked at at `at`. Looking at all of them costs time, so there is a
-    /// gap between two looks that grows with their number; this also keeps a deadline
-    /// that was not served from being served for ever.
-    pub(super) fn schedule_scan(&mut self, at: Option<Instant>) {
-        let Some(at) = at else { return };
-        let streams = u64::try_from(self.streams.len()).unwrap_or(0);
-        let gap = Span::from_micros(streams.saturating_add(9));
-        let at = at.max(self.scanned.after(gap));
-        self.scan_at = Instant::earliest(self.scan_at, Some(at));
     }
 }

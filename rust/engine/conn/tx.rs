@@ -38,13 +38,18 @@ impl<S: Store, H: Host> Connection<S, H> {
                 continue;
             };
             let next = next_piece(stream, now, max, window, host);
-            if self.scan_at.is_none() {
-                // The first request after a pause begins to wait here.
+            // The first request after a pause begins to wait here; so does a READ, which is asked again
+            // before the time of its stream is over.
+            let asks = next.is_some_and(|(_, piece)| piece.len == 0);
+            if !stream.watched || asks {
                 let at = stream.requester.deadline(self.heard);
-                self.scan_at = Instant::earliest(None, at);
+                self.streams.watch(now, id, at);
             }
             let Some((content, piece)) = next else {
                 self.streams.pop_front();
+                continue;
+            };
+            let Some(stream) = self.streams.get_mut(id) else {
                 continue;
             };
             let cost = i32::try_from(piece.len)

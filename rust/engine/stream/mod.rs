@@ -38,6 +38,8 @@ pub struct Stream<S: Store, H: Host> {
     /// Link of the connection's active list.
     pub(super) next_active: Option<u32>,
     pub(super) active: bool,
+    /// The connection will look at it in time.
+    pub(super) watched: bool,
     pub(super) deficit: i32,
 }
 
@@ -56,6 +58,7 @@ impl<S: Store, H: Host> Stream<S, H> {
             error_raised: false,
             next_active: None,
             active: false,
+            watched: false,
             deficit: 0,
         })
     }

@@ -19,6 +19,8 @@ use super::Piece;
 
 /// First delay after "not ready".
 const NOT_READY_DELAY: Span = Span::from_micros(500);
+/// A READ or atomic without answer is asked again after so long where the QP has no time-out.
+const ASK_AGAIN: Span = Span::from_millis(500);
 /// Longest delay after "not ready".
 const NOT_READY_MAX: Span = Span::from_millis(50);
 
@@ -216,6 +218,9 @@ impl<S: Store> Requester<S> {
                 msg.reading = responds;
                 if responds {
                     self.reads = reads.saturating_add(1);
+                    if reads == 0 {
+                        self.progress_at = now;
+                    }
                 }
             }
             let msg = self.get_mut(cursor)?;
@@ -700,14 +705,11 @@ impl<S: Store> Requester<S> {
         let Some(waiting) = self.waiting_since else {
             return (woken, None);
         };
-        if budget == Span::ZERO {
-            return (woken, None);
-        }
         let silent = now.since(heard.max(waiting)) >= budget;
         let absent = self
             .not_ready_since
             .is_some_and(|at| now.since(at) >= budget);
-        if silent || absent {
+        if budget != Span::ZERO && (silent || absent) {
             self.fail_oldest(now, qp, host, WcStatus::RetryExcErr);
             return (woken, self.complete(now, qp, host));
         }
@@ -717,12 +719,21 @@ impl<S: Store> Requester<S> {
         let unanswered = self.get(oldest).is_some_and(|m| {
             m.reading && !m.answered && m.sent_all && m.unresolved == 0 && !m.refused
         });
-        if unanswered && now.since(self.progress_at) >= self.attr.timeout {
+        if unanswered && now.since(self.progress_at) >= self.patience() {
             self.progress_at = now;
             self.restart(oldest);
             woken = true;
         }
         (woken, None)
+    }
+
+    /// After how long without progress a READ or atomic is asked again. Without a time-out too: the
+    /// responder may have been restarted, which it can only tell when it is asked.
+    fn patience(&self) -> Span {
+        match self.attr.timeout {
+            Span::ZERO => ASK_AGAIN,
+            timeout => timeout,
+        }
     }
 
     fn budget(&self) -> Span {
@@ -743,9 +754,9 @@ impl<S: Store> Requester<S> {
             if let Some(since) = self.not_ready_since {
                 at = Instant::earliest(at, Some(since.after(budget)));
             }
-            if self.reads > 0 {
-                at = Instant::earliest(at, Some(self.progress_at.after(self.attr.timeout)));
-            }
+        }
+        if self.waiting_since.is_some() && self.reads > 0 {
+            at = Instant::earliest(at, Some(self.progress_at.after(self.patience())));
         }
         at
     }

@@ -384,6 +384,55 @@ fn read_from_a_qp_that_vanishes() {
     assert_eq!(w.qp(0, 11).done[0].1, WcStatus::RetryExcErr);
 }
 
+/// A READ on a QP without time-out that is accepted and acknowledged, but whose response is lost.
+fn unanswered_read() -> World {
+    let mut w = World::new(1, Net::default(), false, Config::default());
+    w.open(0);
+    w.open(1);
+    w.run(10, |_| false);
+    w.pair(11, 22, &requester(0, 7));
+    w.nodes[1].host.memory[..4096].copy_from_slice(&message(5, 4096));
+    w.fates = [
+        Fate::Deliver,
+        Fate::Deliver,
+        Fate::Drop,
+        Fate::Drop,
+        Fate::Drop,
+    ]
+    .into();
+    let req = Request {
+        opcode: Opcode::Read,
+        len: 4096,
+        rkey: 0x1234,
+        ..Request::default()
+    };
+    w.post(0, 11, req, Vec::new());
+    assert!(w.run(1, |w| w.fates.is_empty()
+        && w.nodes[0].conn.paths().all(|path| path.inflight == 0)));
+    assert!(w.qp(0, 11).results.is_empty() && w.qp(0, 11).done.is_empty());
+    w
+}
+
+#[test]
+fn read_without_time_out_learns_of_a_restart() {
+    let mut w = unanswered_read();
+    w.reboot(1);
+    assert!(w.run(10_000, |w| w.qp(0, 11).done.len() == 1));
+    assert_eq!(w.qp(0, 11).done[0].1, WcStatus::RetryExcErr);
+    assert_eq!(w.qp(0, 11).errors, [StreamError::PeerRestarted]);
+}
+
+#[test]
+fn read_without_time_out_is_asked_again() {
+    let mut w = unanswered_read();
+    let id = w.nodes[1].streams[&22];
+    assert!(w.nodes[1].conn.detach(id).is_some());
+    w.attach(1, 22, 11);
+    assert!(w.run(10_000, |w| w.qp(0, 11).done.len() == 1));
+    ok_all(&mut w, 0, 11, 1);
+    assert!(w.qp(0, 11).results[&0] == message(5, 4096));
+}
+
 #[test]
 fn bad_key_in_the_middle() {
     for seed in 0..20 {
