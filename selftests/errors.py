@@ -7,7 +7,9 @@ import time
 import pyverbs.enums as e
 from pyverbs.cq import CQ
 
-from pair import ALL_ACCESS, Endpoint, Skip, expect, main, pattern
+from pyverbs.qp import QPAttr
+
+from pair import ALL_ACCESS, Endpoint, Skip, expect, main, pattern, status
 
 
 def gone(side, end):
@@ -202,6 +204,71 @@ def overrun(side):
     end.close()
 
 
+def too_many_reads(side):
+    """The responder grants one READ, the requester thinks that there are eight."""
+    if not side.strict:
+        raise Skip("others do not count")
+    size = 1 << 20
+    end = Endpoint(side, size)
+    end.connect(rd_atomic=8, dest_rd_atomic=1)
+    if side.is_a:
+        for number in range(8):
+            end.send(READ, number, size)
+        entries = end.wait(8)
+        seen = [c.status for c in entries]
+        expect([c.wr_id for c in entries] == list(range(8)), "completions are out of order")
+        expect(seen == [e.IBV_WC_SUCCESS, e.IBV_WC_REM_INV_REQ_ERR] + 6 * [e.IBV_WC_WR_FLUSH_ERR],
+               f"statuses: {[status(c) for c in entries]}")
+    else:
+        event_of(side.ctx, e.IBV_EVENT_QP_REQ_ERR)
+        expect(end.state() == e.IBV_QPS_ERR, "the QP is not in the error state")
+    gone(side, end)
+
+
+def change_rd_atomic(side):
+    """max_dest_rd_atomic and max_rd_atomic are raised and lowered while READs are under way."""
+    size, rounds = 65536, 20
+    end = Endpoint(side, size)
+    if not side.is_a:
+        end.mr.write(pattern(size, 11), size)
+    end.connect(rd_atomic=1)
+
+    def change(what, value):
+        attr = QPAttr(qp_state=e.IBV_QPS_SQD)
+        end.qp.modify(attr, e.IBV_QP_STATE)
+        attr = QPAttr(qp_state=e.IBV_QPS_SQD)
+        if what == e.IBV_QP_MAX_DEST_RD_ATOMIC:
+            attr.max_dest_rd_atomic = value
+        else:
+            attr.max_rd_atomic = value
+        end.qp.modify(attr, what)
+        attr = QPAttr(qp_state=e.IBV_QPS_RTS)
+        end.qp.modify(attr, e.IBV_QP_STATE)
+        now = end.qp.query(what)[0]
+        now = now.max_dest_rd_atomic if what == e.IBV_QP_MAX_DEST_RD_ATOMIC else now.max_rd_atomic
+        expect(now == value, f"is {now}, not {value}")
+
+    for number in range(rounds):
+        value = (1, 16, 2, 5)[number % 4]
+        if side.is_a:
+            for index in range(32):
+                end.send(READ, index, size)
+            end.wait_ok(8)
+        # Never more at the requester than at the responder.
+        growing = value > (5, 1, 16, 2)[number % 4]
+        if side.is_a == growing:
+            side.barrier()
+        change(e.IBV_QP_MAX_QP_RD_ATOMIC if side.is_a else e.IBV_QP_MAX_DEST_RD_ATOMIC, value)
+        if side.is_a != growing:
+            side.barrier()
+        if side.is_a:
+            end.wait_ok(24)
+        side.barrier()
+    if side.is_a:
+        expect(end.mr.read(size, 0) == pattern(size, 11), "the data differs")
+    gone(side, end)
+
+
 NO_WRITE = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_READ
 NO_READ = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE
 WRITE, READ = e.IBV_WR_RDMA_WRITE, e.IBV_WR_RDMA_READ
@@ -224,4 +291,6 @@ main([
     ("flush order", flush_order),
     ("peer's QP gone: retries run out", dead_peer),
     ("completion queue overrun", overrun),
+    ("more READs than granted", too_many_reads),
+    ("grants of READs change under load", change_rd_atomic),
 ])

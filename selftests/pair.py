@@ -77,7 +77,7 @@ class Endpoint:
         self.qp.to_init(attr)
 
     def connect(self, rnr_retry=7, retry_cnt=7, timeout=14, rd_atomic=4, mtu=None,
-                access=ALL_ACCESS):
+                access=ALL_ACCESS, dest_rd_atomic=None):
         """Exchanges parameters with the other side and goes to RTS."""
         side = self.side
         self.remote = side.swap({
@@ -86,7 +86,7 @@ class Endpoint:
         attr = QPAttr(port_num=1)
         attr.qp_access_flags = access
         attr.path_mtu = mtu or side.ctx.query_port(1).active_mtu
-        attr.max_dest_rd_atomic = rd_atomic
+        attr.max_dest_rd_atomic = rd_atomic if dest_rd_atomic is None else dest_rd_atomic
         attr.max_rd_atomic = rd_atomic
         attr.min_rnr_timer = 12
         attr.rnr_retry = rnr_retry

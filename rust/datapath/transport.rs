@@ -150,6 +150,13 @@ impl Transport for Datapath {
             .ok_or(ENOTCONN)
     }
 
+    fn set_responses(qp: &Arc<Qp>, responses: u8) {
+        if let Some(link) = link(qp) {
+            link.conn
+                .with(|live, _| live.engine.set_responses(link.id, responses));
+        }
+    }
+
     fn detach(qp: &Arc<Qp>) {
         // A datagram QP only has to give its link back.
         let Some(Link::Stream(link)) = qp.take_link() else {

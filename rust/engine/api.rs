@@ -484,7 +484,7 @@ pub struct StreamAttr {
     pub first_msn: Msn,
     /// Requests in flight at most: a power of two, 4..=256.
     pub window: u16,
-    /// READ/atomic responses in progress at most, 1..=128 (max_dest_rd_atomic).
+    /// READs and atomics that the peer may have outstanding, 0..=128 (max_dest_rd_atomic).
     pub responses: u8,
 }
 

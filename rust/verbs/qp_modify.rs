@@ -187,12 +187,12 @@ impl QpObject {
             remote_qpn: attrs.dest_qpn,
             first_msn: Msn::new(attrs.rq_psn),
             window: limits::STREAM_WINDOW,
-            responses: attrs.max_dest_rd_atomic.max(1),
+            responses: attrs.max_dest_rd_atomic,
         };
         BoundTransport::attach(self.inner.device(), &self.inner, &av, &stream)
     }
 
-    /// RTR to RTS.
+    /// RTR to RTS, and changes of its attributes in SQD.
     fn start(&self, attrs: &Attrs) -> Result {
         let requester = RequesterAttr {
             timeout: match attrs.timeout {
@@ -250,10 +250,17 @@ impl QpObject {
                     let _ = qp.change_state(next, cur);
                 })
             }
-            (QpState::Sqd, QpState::Rts) => {
+            (QpState::Sqd, QpState::Rts) if qp.is_datagram() => {
                 qp.change_state(cur, next)?;
                 BoundTransport::kick(qp);
                 Ok(())
+            }
+            (QpState::Sqd, QpState::Sqd | QpState::Rts) if !qp.is_datagram() => {
+                qp.publish(attrs);
+                qp.change_state(cur, next)?;
+                BoundTransport::set_responses(qp, attrs.max_dest_rd_atomic);
+                // In RTS, sending goes on.
+                self.start(attrs)
             }
             (QpState::Rts, QpState::Sqd) => {
                 qp.change_state(cur, next)?;

@@ -60,8 +60,10 @@ pub trait Transport: Sized + Send + Sync + 'static {
     fn add_address(dev: &Arc<Device>, gid: [u8; 16], index: u16) -> Result;
     /// The device loses that GID.
     fn del_address(dev: &Arc<Device>, gid: [u8; 16], index: u16);
-    /// The QP may send.
+    /// The QP may send, or its attributes as a requester have changed.
     fn start_requester(qp: &Arc<Qp>, attr: &RequesterAttr) -> Result;
+    /// The peer may have so many READs and atomics outstanding from now on.
+    fn set_responses(qp: &Arc<Qp>, responses: u8);
     /// The QP leaves ([`Qp::take_link`]). After return none of its softirq methods runs or will.
     fn detach(qp: &Arc<Qp>);
     /// The QP is in error: requests that were pulled are flushed in order before this returns, and

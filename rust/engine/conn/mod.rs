@@ -225,6 +225,13 @@ impl<S: Store, H: Host> Connection<S, H> {
         self.kick(now, id, host);
     }
 
+    /// Changes how many READs and atomics the peer may have outstanding on a stream.
+    pub fn set_responses(&mut self, id: StreamId, responses: u8) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.responder.set_limit(responses);
+        }
+    }
+
     /// The QP went to the error state: flushes its pulled requests in order; no more callbacks for
     /// it except reading the memory of responses already begun.
     pub fn fail(&mut self, id: StreamId, host: &mut H) {

@@ -98,6 +98,10 @@ pub struct Responder<S: Store, T> {
     oldest: u32,
     cursor: u32,
     newest: u32,
+    /// READs and atomics of the requester at most (max_dest_rd_atomic).
+    limit: u32,
+    /// READs and atomics held, and responses with pieces not yet sent: the requester certainly waits for these.
+    pending: u32,
     fatal: Option<Fatal>,
     closed: bool,
 }
@@ -122,9 +126,16 @@ impl<S: Store, T> Responder<S, T> {
             oldest: 0,
             cursor: 0,
             newest: 0,
+            limit: u32::from(responses),
+            pending: 0,
             fatal: None,
             closed: false,
         })
+    }
+
+    /// Changes how many READs and atomics the requester may have outstanding.
+    pub(crate) fn set_limit(&mut self, responses: u8) {
+        self.limit = u32::from(responses);
     }
 
     /// The QP is in error: nothing more is received.
@@ -193,7 +204,14 @@ impl<S: Store, T> Responder<S, T> {
         };
         match msg.state {
             State::Complete | State::Held => return Ok(()),
-            State::Empty => Self::begin(msg, data, qp, host)?,
+            State::Empty => {
+                // IB specification 9.7.4.1.5: more than were granted. A response all of which is on its
+                // way may have arrived, so it does not count.
+                if data.op.expects_response() && self.pending >= self.limit {
+                    return Err(Refusal::InvalidRequest);
+                }
+                Self::begin(msg, data, qp, host)?;
+            }
             State::Receiving => {
                 if msg.op != data.op || msg.total != data.total {
                     return Err(Refusal::InvalidRequest);
@@ -209,6 +227,7 @@ impl<S: Store, T> Responder<S, T> {
             }
         }
         if msg.state == State::Held {
+            self.pending = self.pending.saturating_add(1);
             return Ok(());
         }
         if payload.len > 0 {
@@ -416,6 +435,9 @@ impl<S: Store, T> Responder<S, T> {
                     r.sent = offset.saturating_add(len);
                     r.sent_all = r.answer != Answer::Read || r.sent >= r.total;
                     r.unresolved = r.unresolved.saturating_add(1);
+                    if r.sent_all {
+                        self.pending = self.pending.saturating_sub(1);
+                    }
                     return Some(Piece {
                         index: slot,
                         offset,
@@ -485,7 +507,9 @@ impl<S: Store, T> Responder<S, T> {
     pub(crate) fn on_fault(&mut self, slot: u32) {
         if let Some(r) = self.response_mut(slot) {
             r.answer = Answer::Error(NakReason::Access);
-            r.sent_all = true;
+            if !core::mem::replace(&mut r.sent_all, true) {
+                self.pending = self.pending.saturating_sub(1);
+            }
         }
         let msn = self.una;
         self.set_fatal(Fatal {

@@ -113,6 +113,14 @@ impl Op {
         )
     }
 
+    /// Whether the message is answered by another: READ, atomics, FLUSH.
+    pub const fn expects_response(self) -> bool {
+        matches!(
+            self,
+            Op::Read | Op::CmpSwap | Op::FetchAdd | Op::AtomicWrite | Op::Flush
+        )
+    }
+
     /// Whether the message consumes a receive.
     pub const fn consumes_receive(self) -> bool {
         matches!(self, Op::Send | Op::SendImm | Op::SendInv | Op::WriteImm)

@@ -423,6 +423,8 @@ pub struct World {
     free_at: HashMap<(usize, Route), u64>,
     pub delivered: u64,
     pub config: Config,
+    /// READs and atomics that streams attached from now on grant their peer.
+    pub responses: u8,
 }
 
 pub fn requester(timeout_ms: u64, rnr_retry: u8) -> RequesterAttr {
@@ -456,6 +458,7 @@ impl World {
             free_at: HashMap::new(),
             delivered: 0,
             config,
+            responses: 16,
         }
     }
 
@@ -498,7 +501,7 @@ impl World {
             remote_qpn: remote,
             first_msn: Msn::new(0),
             window: 64,
-            responses: 4,
+            responses: self.responses,
         };
         let n = &mut self.nodes[i];
         n.host.qps.entry(qpn).or_default();

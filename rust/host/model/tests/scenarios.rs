@@ -384,6 +384,89 @@ fn read_from_a_qp_that_vanishes() {
     assert_eq!(w.qp(0, 11).done[0].1, WcStatus::RetryExcErr);
 }
 
+/// Posts `n` READs of `len` bytes and gives the requester's limit and the responder's.
+fn reads(seed: u64, loss_ppm: u32, limits: (u8, u8), n: u64, len: u32) -> World {
+    let mut w = World::new(seed, lossy(loss_ppm), false, Config::default());
+    w.responses = limits.1;
+    w.open(0);
+    w.open(1);
+    let attr = RequesterAttr {
+        max_rd_atomic: limits.0,
+        ..requester(500, 7)
+    };
+    w.pair(11, 22, &attr);
+    for k in 0..n {
+        let req = Request {
+            wqe: WqeId(k),
+            opcode: Opcode::Read,
+            len,
+            rkey: 0x1234,
+            ..Request::default()
+        };
+        w.qp(0, 11).sq.push_back((req, Vec::new()));
+    }
+    w.kick(0, 11);
+    assert!(w.run(60_000, |w| w.qp(0, 11).done.len() == n as usize));
+    w
+}
+
+#[test]
+fn as_many_reads_as_granted() {
+    for seed in 0..10 {
+        for limit in [1, 2, 5] {
+            let len = 1 + 3000 * (seed as u32 % 4);
+            let mut w = reads(seed, 50_000, (limit, limit), 200, len);
+            ok_all(&mut w, 0, 11, 200);
+        }
+    }
+}
+
+#[test]
+fn more_reads_than_granted() {
+    let mut w = reads(1, 0, (16, 2), 8, 200_000);
+    let done: Vec<_> = w.qp(0, 11).done.iter().map(|d| d.1).collect();
+    assert_eq!(done[..2], [WcStatus::Success; 2]);
+    assert_eq!(done[2], WcStatus::RemInvReqErr);
+    assert_eq!(done[3..], [WcStatus::WrFlushErr; 5]);
+    let refused = StreamError::Responder {
+        refusal: Refusal::InvalidRequest,
+        ssn: None,
+    };
+    assert_eq!(w.qp(1, 22).errors, [refused]);
+}
+
+#[test]
+fn reads_without_a_grant() {
+    let mut w = reads(1, 0, (1, 0), 1, 100);
+    assert_eq!(w.qp(0, 11).done[0].1, WcStatus::RemInvReqErr);
+}
+
+#[test]
+fn grant_is_changed_meanwhile() {
+    let mut w = reads(1, 0, (1, 1), 1, 100);
+    let (a, b) = (w.nodes[0].streams[&11], w.nodes[1].streams[&22]);
+    w.nodes[1].conn.set_responses(b, 8);
+    let now = w.instant();
+    let node = &mut w.nodes[0];
+    let attr = RequesterAttr {
+        max_rd_atomic: 8,
+        ..requester(500, 7)
+    };
+    node.conn.start_requester(now, a, &attr, &mut node.host);
+    for k in 1..50 {
+        let req = Request {
+            wqe: WqeId(k),
+            opcode: Opcode::Read,
+            len: 50_000,
+            rkey: 0x1234,
+            ..Request::default()
+        };
+        w.post(0, 11, req, Vec::new());
+    }
+    assert!(w.run(10_000, |w| w.qp(0, 11).done.len() == 50));
+    ok_all(&mut w, 0, 11, 50);
+}
+
 /// A READ on a QP without time-out that is accepted and acknowledged, but whose response is lost.
 fn unanswered_read() -> World {
     let mut w = World::new(1, Net::default(), false, Config::default());
