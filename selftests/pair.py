@@ -52,10 +52,10 @@ def pattern(length, seed):
 
 
 class Endpoint:
-    """An RC queue pair with its CQ and one memory region; with send_ops, an extended one."""
+    """A connected queue pair with its CQ and one memory region; with send_ops, an extended one."""
 
     def __init__(self, side, length=4096, access=ALL_ACCESS, depth=64, cq=None,
-                 sig_all=1, max_inline=0, send_ops=0):
+                 sig_all=1, max_inline=0, send_ops=0, qp_type=e.IBV_QPT_RC):
         self.side = side
         self.pd = PD(side.ctx)
         self.cq = cq or CQ(side.ctx, 4 * depth)
@@ -66,10 +66,10 @@ class Endpoint:
         if send_ops:
             mask = e.IBV_QP_INIT_ATTR_PD | e.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
             self.qp = QPEx(side.ctx, QPInitAttrEx(
-                qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq, cap=cap, sq_sig_all=sig_all,
+                qp_type=qp_type, scq=self.cq, rcq=self.cq, cap=cap, sq_sig_all=sig_all,
                 pd=self.pd, send_ops_flags=send_ops, comp_mask=mask))
         else:
-            self.qp = QP(self.pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq,
+            self.qp = QP(self.pd, QPInitAttr(qp_type=qp_type, scq=self.cq, rcq=self.cq,
                                              cap=cap, sq_sig_all=sig_all))
         self.psn = random.getrandbits(24)
         attr = QPAttr(port_num=1)

@@ -54,6 +54,11 @@ pub enum Target {
         /// Number of the receive.
         ssn: u32,
     },
+    /// A message of an unreliable QP for which no receive was posted: it is dropped.
+    Lost {
+        /// Number of the message.
+        ssn: u32,
+    },
     /// A receive taken from a shared queue.
     Shared(KBox<SharedRecv>),
     /// Part of a region.
@@ -421,6 +426,11 @@ impl Qp {
         }
     }
 
+    /// Whether a message waits for its receive, instead of being dropped.
+    fn is_reliable(&self) -> bool {
+        self.qp_type != QpType::Uc
+    }
+
     fn rnr(&self) -> Refusal {
         Refusal::Rnr {
             timer: (self.min_rnr_timer.load(Relaxed) & 31) as u8,
@@ -431,13 +441,19 @@ impl Qp {
     pub fn match_recv(&self, ssn: u32, total_len: u32) -> Result<Target, Refusal> {
         self.may_receive()?;
         let matched = match &mut *self.rq.lock() {
-            Receives::Own(rq) => rq
-                .match_recv(&self.dev, self.pd, ssn, total_len)
-                .map(|()| Target::Recv { ssn }),
+            Receives::Own(rq) => {
+                let number = rq.receive_of(ssn);
+                let matched = rq.match_recv(&self.dev, self.pd, number, total_len);
+                if matched == Err(Mismatch::NotPosted) && !self.is_reliable() {
+                    rq.lose(ssn);
+                }
+                matched.map(|()| Target::Recv { ssn: number })
+            }
             Receives::Shared(srq, taken) => self.take_shared(srq, taken, ssn, total_len),
         };
         match matched {
             Ok(target) => Ok(target),
+            Err(Mismatch::NotPosted) if !self.is_reliable() => Ok(Target::Lost { ssn }),
             Err(Mismatch::NotPosted) => Err(self.rnr()),
             Err(Mismatch::TooLong) => Err(Refusal::Length),
             Err(Mismatch::Broken) => Err(Refusal::Operation),
@@ -491,6 +507,9 @@ impl Qp {
         len: u32,
     ) -> Result<Target, Refusal> {
         self.may_receive()?;
+        if !self.is_reliable() && what != RemoteAccess::Write {
+            return Err(Refusal::InvalidRequest);
+        }
         if !Access::from_bits(self.access.load(Relaxed)).allows(what) {
             return Err(Refusal::InvalidRequest);
         }
@@ -538,7 +557,7 @@ impl Qp {
     ) -> Result<(), Refusal> {
         match target {
             Target::Empty if len == 0 => Ok(()),
-            Target::Empty => Err(Refusal::InvalidRequest),
+            Target::Empty | Target::Lost { .. } => Err(Refusal::InvalidRequest),
             Target::Recv { ssn } => match &*self.rq.lock() {
                 Receives::Own(rq) => rq.scatter(*ssn, offset, len, &mut f),
                 Receives::Shared(..) => Err(Refusal::Operation),
@@ -642,6 +661,10 @@ impl Qp {
         let mut rq = self.rq.lock();
         // A receive that is not there any more was flushed: the QP failed meanwhile.
         let wr_id = match (&mut *rq, &target) {
+            (Receives::Own(rq), Target::Lost { ssn }) => {
+                rq.settle(*ssn);
+                None
+            }
             (Receives::Own(rq), Target::Recv { ssn }) if rq.oldest() == *ssn => rq.complete_next(),
             (Receives::Shared(_, taken), Target::Shared(recv)) => {
                 taken.remove(recv.ssn).then_some(recv.wr_id)

@@ -8,6 +8,9 @@
 //!     +--------+------+------+-------+-> ERR   softirq: RTR, RTS, SQD -> ERR
 //! ```
 //!
+//! A UC QP is an RC QP that drops messages for which no receive is posted, and has no READs and atomics. The
+//! transport loses nothing, which the service allows.
+//!
 //! A datagram QP has no peer to connect to; an error of its send queue leads from RTS to SQE, from where
 //! it goes back to RTS.
 //!
@@ -194,12 +197,18 @@ impl QpObject {
 
     /// RTR to RTS, and changes of its attributes in SQD.
     fn start(&self, attrs: &Attrs) -> Result {
+        // An unreliable QP has no attributes for this. It is told when its peer is gone, all the same.
+        let unreliable = self.inner.qp_type() == QpType::Uc;
+        let (timeout, retry_cnt) = match unreliable {
+            true => UC_TIMEOUT,
+            false => (attrs.timeout, attrs.retry_cnt),
+        };
         let requester = RequesterAttr {
-            timeout: match attrs.timeout {
+            timeout: match timeout {
                 0 => Span::ZERO,
                 code => Span::from_ack_timeout_code(code),
             },
-            retry_cnt: attrs.retry_cnt,
+            retry_cnt,
             rnr_retry: attrs.rnr_retry,
             max_rd_atomic: attrs.max_rd_atomic,
             first_msn: Msn::new(attrs.sq_psn),
@@ -282,7 +291,8 @@ impl rdma::QpOps<Driver> for QpObject {
         udata: Option<rdma::Udata<'_>>,
     ) -> Result<Self> {
         let qp_type = attr.qp_type();
-        if !matches!(qp_type, QpType::Rc | QpType::Ud | QpType::Gsi) || attr.create_flags() != 0 {
+        let known = [QpType::Rc, QpType::Uc, QpType::Ud, QpType::Gsi];
+        if !known.contains(&qp_type) || attr.create_flags() != 0 {
             return Err(EOPNOTSUPP);
         }
         // The GSI is the kernel's; there is one for each port.
@@ -487,6 +497,9 @@ impl rdma::QpOps<Driver> for QpObject {
         posters.recv(self.inner.state(), wr)
     }
 }
+
+/// Timeout code and retry count of a UC QP: 0.5 s, 7 times.
+const UC_TIMEOUT: (u8, u8) = (17, 7);
 
 /// Number of the GSI.
 const GSI_QPN: u32 = 1;

@@ -32,6 +32,40 @@ pub(super) struct RecvQueue {
     sges: KVVec<BoundSge>,
     max_sge: u32,
     completed: u32,
+    lost: Lost,
+}
+
+/// Messages that an unreliable QP has dropped because no receive was posted. They shift the receives
+/// of the messages behind them.
+///
+/// Once a message has been matched, none before it is dropped: receives are posted in order, so those of
+/// earlier messages are there too.
+#[derive(Clone, Copy, Default)]
+struct Lost {
+    /// Those from the oldest incomplete message on: bit `ssn % 256` of a window of 256.
+    window: [u64; 4],
+    /// In `window`.
+    pending: u32,
+    /// Before the window.
+    settled: u32,
+}
+
+impl Lost {
+    fn bit(ssn: u32) -> (usize, u64) {
+        ((ssn >> 6) as usize & 3, 1 << (ssn & 63))
+    }
+
+    fn contains(&self, ssn: u32) -> bool {
+        let (word, bit) = Self::bit(ssn);
+        self.window.get(word).is_some_and(|w| w & bit != 0)
+    }
+
+    fn flip(&mut self, ssn: u32) {
+        let (word, bit) = Self::bit(ssn);
+        if let Some(w) = self.window.get_mut(word) {
+            *w ^= bit;
+        }
+    }
 }
 
 /// Why a receive cannot be used.
@@ -72,7 +106,42 @@ impl RecvQueue {
             ring: Some(ring),
             max_sge,
             completed: 0,
+            lost: Lost::default(),
         })
+    }
+
+    /// Number of the receive for message `ssn`.
+    pub(super) fn receive_of(&self, ssn: u32) -> u32 {
+        let mut shift = self.lost.settled;
+        if self.lost.pending != 0 {
+            // Message `completed + settled` is the oldest incomplete one.
+            let mut at = self.completed.wrapping_add(self.lost.settled);
+            for _ in 0..limits::STREAM_WINDOW {
+                if at == ssn {
+                    break;
+                }
+                shift = shift.wrapping_add(self.lost.contains(at).into());
+                at = at.wrapping_add(1);
+            }
+        }
+        ssn.wrapping_sub(shift)
+    }
+
+    /// Message `ssn`, which has not been matched, is dropped.
+    pub(super) fn lose(&mut self, ssn: u32) {
+        if !self.lost.contains(ssn) {
+            self.lost.flip(ssn);
+            self.lost.pending = self.lost.pending.saturating_add(1);
+        }
+    }
+
+    /// It is the turn of message `ssn`, which was dropped.
+    pub(super) fn settle(&mut self, ssn: u32) {
+        if self.lost.contains(ssn) {
+            self.lost.flip(ssn);
+            self.lost.pending = self.lost.pending.saturating_sub(1);
+            self.lost.settled = self.lost.settled.wrapping_add(1);
+        }
     }
 
     /// Ends the use of the ring; what is returned is to be dropped in process context, unlocked.
@@ -92,6 +161,7 @@ impl RecvQueue {
             *slot = Slot::default();
         }
         self.completed = 0;
+        self.lost = Lost::default();
         if let Some(ring) = &self.ring {
             ring.reset();
             ring.set_kernel_flags(0);
