@@ -19,7 +19,7 @@ use std::time::Instant;
 /// Simulates the transport on lossy networks and compares it with a model of RoCEv2.
 #[derive(Parser)]
 struct Args {
-    /// Experiments to run: all, or some of loss, skew, incast, planes, cut, collectives, state.
+    /// Experiments to run: all, or some of loss, skew, incast, shallow, ecmp, planes, cut, collectives, state.
     #[arg(default_value = "all")]
     experiments: Vec<String>,
     /// Directory for tables and plots.
@@ -36,6 +36,8 @@ const EXPERIMENTS: &[(&str, Experiment)] = &[
     ("loss", scenarios::loss),
     ("skew", scenarios::skew),
     ("incast", scenarios::incast),
+    ("shallow", scenarios::shallow),
+    ("ecmp", scenarios::ecmp),
     ("planes", scenarios::planes),
     ("cut", scenarios::cut),
     ("collectives", scenarios::collectives),

@@ -34,8 +34,10 @@ pub struct FabricSpec {
     pub planes: usize,
     pub hosts_per_leaf: usize,
     pub spines: usize,
-    /// Of every link.
+    /// Of every link, but see [`Self::spine_gbps`].
     pub gbps: u64,
+    /// Of the links between leaves and spines, in Gbit/s, if they are slower.
+    pub spine_gbps: Option<u64>,
     /// Of every link.
     pub delay: u64,
     /// Additional delay through spine `i % len`, each way.
@@ -61,6 +63,7 @@ impl FabricSpec {
             hosts_per_leaf: hosts.div_ceil(2).max(1),
             spines: 8,
             gbps: 100,
+            spine_gbps: None,
             delay: 1_000,
             spine_delay: vec![0],
             buffer: 2 << 20,
@@ -86,6 +89,8 @@ struct Port {
     bad: bool,
     /// When the state changes next (burst loss).
     change_at: u64,
+    /// Bytes that have left.
+    bytes: u64,
 }
 
 /// Route of a packet: ports to pass.
@@ -137,7 +142,6 @@ impl Fabric {
         let leaves = spec.hosts.div_ceil(spec.hosts_per_leaf);
         let per_plane = 2 * spec.hosts + 2 * leaves * spec.spines;
         let mut ports = Vec::with_capacity(per_plane * spec.planes);
-        let ps_per_byte = 8_000 / spec.gbps;
         for _ in 0..spec.planes {
             for i in 0..per_plane {
                 // Order: host up, host down, leaf to spine, spine to leaf.
@@ -145,15 +149,17 @@ impl Fabric {
                 let extra = fabric.map_or(0, |f| {
                     spec.spine_delay[(f % spec.spines) % spec.spine_delay.len()]
                 });
+                let rate = fabric.and(spec.spine_gbps).unwrap_or(spec.gbps);
                 ports.push(Port {
                     delay: spec.delay + extra / 2,
-                    ps_per_byte,
+                    ps_per_byte: 8_000 / rate,
                     busy_ps: 0,
                     up: true,
                     host: i < spec.hosts,
                     lossy: i >= spec.hosts && i < 2 * spec.hosts,
                     bad: true,
                     change_at: 0,
+                    bytes: 0,
                 });
             }
         }
@@ -200,6 +206,29 @@ impl Fabric {
         for port in &mut self.ports[plane * self.per_plane..(plane + 1) * self.per_plane] {
             port.up = up;
         }
+    }
+
+    /// Ports from the leaves to one spine of a plane.
+    fn to_spine(&self, plane: usize, spine: usize) -> impl Iterator<Item = usize> {
+        let s = &self.spec;
+        let first = plane * self.per_plane + 2 * s.hosts + spine;
+        (first..).step_by(s.spines).take(self.leaves)
+    }
+
+    /// Takes a spine with all its links down or up; nobody is told.
+    pub fn set_spine(&mut self, plane: usize, spine: usize, up: bool) {
+        let back = self.leaves * self.spec.spines;
+        for port in self.to_spine(plane, spine) {
+            self.ports[port].up = up;
+            self.ports[port + back].up = up;
+        }
+    }
+
+    /// Bytes that each spine of a plane has been sent.
+    pub fn spine_bytes(&self, plane: usize) -> Vec<u64> {
+        (0..self.spec.spines)
+            .map(|s| self.to_spine(plane, s).map(|p| self.ports[p].bytes).sum())
+            .collect()
     }
 
     /// When the uplink of a host is idle again.
@@ -272,6 +301,7 @@ impl Fabric {
                 self.stats.marked += 1;
             }
         }
+        port.bytes += u64::from(bytes);
         port.busy_ps = port.busy_ps.max(now_ps) + u64::from(bytes) * port.ps_per_byte;
         if port.lossy {
             let lost = match s.loss {

@@ -353,6 +353,212 @@ pub fn incast(report: &mut Report, seed: u64) -> Result {
     Ok(())
 }
 
+/// Incast through a shallow queue, without the receiver's grants: what the senders' control is worth where
+/// the receiver does not know how narrow the way is.
+pub fn shallow(report: &mut Report, seed: u64) -> Result {
+    const SENDERS: usize = 8;
+    const FRAME: u64 = 1514;
+    let (warm, end) = (300 * MS, 1300 * MS);
+    let mut table = Table::new(
+        "shallow",
+        "Incast of 8 senders over 1 Gbit/s with short queues, no grants",
+        &[
+            "queue",
+            "Mbit/s",
+            "Jain",
+            "longest gap ms",
+            "sent again",
+            "probes",
+            "packets",
+            "errors",
+        ],
+    );
+    for (name, packets, marks, fair) in [
+        ("drop-tail, 30 packets", 30, false, 0.97),
+        ("drop-tail, 100 packets", 100, false, 0.97),
+        ("drop-tail, 10,000 packets", 10_000, false, 0.97),
+        ("marks from 15 packets on, 1,000", 1000, true, 0.99),
+    ] {
+        let mut spec = FabricSpec::new(SENDERS + 1);
+        spec.hosts_per_leaf = SENDERS + 1;
+        spec.gbps = 1;
+        spec.delay = 20 * US;
+        spec.buffer = packets * FRAME;
+        (spec.mark_min, spec.mark_max) = if marks {
+            (15 * FRAME, 15 * FRAME + 1)
+        } else {
+            (u64::MAX, u64::MAX)
+        };
+        let hosts = HostSpec {
+            payload: 1408,
+            grants: false,
+            ..HostSpec::default()
+        };
+        let mut sim = build(Kind::Engine, spec, hosts, seed);
+        for s in 0..SENDERS {
+            sim.flow(s + 1, 0, 64 << 10, u64::MAX, Some(MS));
+        }
+        sim.run(warm);
+        sim.reset_gaps();
+        let before: Vec<u64> = (0..SENDERS).map(|f| sim.placed(f)).collect();
+        sim.run(end);
+        let rates: Vec<f64> = (0..SENDERS)
+            .map(|f| (sim.placed(f) - before[f]) as f64)
+            .collect();
+        let rate = gbps(rates.iter().sum::<f64>() as u64, end - warm) * 1e3;
+        let (j, gap) = (jain(&rates), sim.longest_gap() as f64 / 1e6);
+        let (again, probes, sent) = sim.repairs();
+        table.row([
+            name.into(),
+            format!("{rate:.0}"),
+            format!("{j:.4}"),
+            format!("{gap:.1}"),
+            again.to_string(),
+            probes.to_string(),
+            sent.to_string(),
+            sim.errors().to_string(),
+        ]);
+        // Of what payload can be: 1408 of 1408 + 36 + 4 + 66 bytes.
+        let share = rate / (1000.0 * 1408.0 / 1514.0);
+        table.goal(format!("{name}: Jain at least {fair}: {j:.4}"), j >= fair);
+        table.goal(
+            format!("{name}: at least 95 % of the link: {}", pct(share)),
+            share >= 0.95,
+        );
+        table.goal(format!("{name}: no gap of 20 ms: {gap:.1} ms"), gap < 20.0);
+        table.goal(format!("{name}: no error"), sim.errors() == 0);
+    }
+    report.add(table);
+    Ok(())
+}
+
+/// One QP over links that ECMP chooses by hash; the busiest is cut, unannounced, and repaired.
+pub fn ecmp(report: &mut Report, seed: u64) -> Result {
+    const SEEDS: u64 = 8;
+    const RATE: u64 = 1;
+    let (warm, down, up, end) = (400 * MS, 800 * MS, 1300 * MS, 2600 * MS);
+    let mut table = Table::new(
+        "ecmp",
+        "One QP over links of 1 Gbit/s chosen by ECMP; the busiest is cut at 0.8 s and repaired at 1.3 s",
+        &[
+            "links",
+            "worst of 8 seeds: links' worth",
+            "mean",
+            "least to most used",
+            "longest gap ms, all seeds",
+            "worst share of the rest",
+            "worst, repaired: links' worth",
+            "moves",
+            "errors",
+        ],
+    );
+    for (links, goal) in [(2usize, 1.85), (4, 3.7), (8, 7.2)] {
+        let unit = RATE as f64 * 4096.0 / f64::from(4096 + 40 + crate::net::OVERHEAD);
+        let (mut worth, mut rest, mut repaired) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut gaps, mut even) = (Vec::new(), f64::MAX);
+        let (mut moves, mut errors) = (0, 0);
+        for s in 0..SEEDS {
+            let mut spec = FabricSpec::new(2);
+            spec.hosts_per_leaf = 1;
+            spec.spines = links;
+            spec.gbps = 100;
+            spec.spine_gbps = Some(RATE);
+            spec.delay = 12 * US;
+            spec.buffer = 4 << 20;
+            (spec.mark_min, spec.mark_max) = (u64::MAX, u64::MAX);
+            let hosts = HostSpec {
+                grants: false,
+                ..HostSpec::default()
+            };
+            let mut sim = build(Kind::Engine, spec, hosts, seed + 1000 * s);
+            let flow = sim.flow(0, 1, 64 << 10, u64::MAX, Some(MS));
+            let rate = |sim: &Sim, since: u64, ns: u64| gbps(sim.placed(flow) - since, ns) / unit;
+            sim.run(warm);
+            let placed = sim.placed(flow);
+            let before = sim.fabric.spine_bytes(0);
+            sim.run(down);
+            worth.push(rate(&sim, placed, down - warm));
+            let used: Vec<u64> = sim
+                .fabric
+                .spine_bytes(0)
+                .iter()
+                .zip(&before)
+                .map(|(a, b)| a - b)
+                .collect();
+            let (least, most) = (
+                used.iter().min().unwrap_or(&0),
+                used.iter().max().unwrap_or(&1),
+            );
+            even = even.min(*least as f64 / (*most).max(1) as f64);
+            let spine = used.iter().position(|u| u == most).unwrap_or(0);
+            sim.fabric.set_spine(0, spine, false);
+            sim.reset_gaps();
+            sim.run(down + 100 * MS);
+            let placed = sim.placed(flow);
+            sim.run(up);
+            rest.push(rate(&sim, placed, up - down - 100 * MS) / (links - 1) as f64);
+            gaps.push(sim.longest_gap() as f64 / 1e6);
+            sim.fabric.set_spine(0, spine, true);
+            sim.run(up + 1000 * MS);
+            let placed = sim.placed(flow);
+            sim.run(end);
+            repaired.push(rate(&sim, placed, end - up - 1000 * MS));
+            moves += sim.ends.iter().map(|e| e.end.moves).sum::<u64>();
+            errors += sim.errors();
+            if std::env::var_os("SIM_VERBOSE").is_some() {
+                eprintln!("{links} links, seed {s}: {used:?}");
+                for p in sim.ends.iter().flat_map(|e| e.conn.paths()) {
+                    eprintln!("  {p:?}");
+                }
+            }
+        }
+        let least = |v: &[f64]| v.iter().copied().fold(f64::MAX, f64::min);
+        let most = gaps.iter().copied().fold(0.0, f64::max);
+        table.row([
+            links.to_string(),
+            format!("{:.2}", least(&worth)),
+            format!("{:.2}", worth.iter().sum::<f64>() / SEEDS as f64),
+            pct(even),
+            gaps.iter()
+                .map(|g| format!("{g:.0}"))
+                .collect::<Vec<_>>()
+                .join(" "),
+            pct(least(&rest)),
+            format!("{:.2}", least(&repaired)),
+            moves.to_string(),
+            errors.to_string(),
+        ]);
+        table.goal(
+            format!(
+                "{links} links: at least {goal} links' worth: {:.2}",
+                least(&worth)
+            ),
+            least(&worth) >= goal,
+        );
+        table.goal(
+            format!("{links} links: no gap of 20 ms: {most:.1} ms"),
+            most < 20.0,
+        );
+        table.goal(
+            format!(
+                "{links} links: at least 95 % of the remaining capacity: {}",
+                pct(least(&rest))
+            ),
+            least(&rest) >= 0.95,
+        );
+        table.goal(
+            format!(
+                "{links} links: all again within a second: {:.2} links' worth",
+                least(&repaired)
+            ),
+            least(&repaired) >= goal,
+        );
+        table.goal(format!("{links} links: no error"), errors == 0);
+    }
+    report.add(table);
+    Ok(())
+}
+
 /// Thousands of connections over more and more planes.
 pub fn planes(report: &mut Report, seed: u64) -> Result {
     const HOSTS: usize = 90;

@@ -91,6 +91,8 @@ pub struct Flow {
     qp: usize,
     pub received: u64,
     pub last_receive: u64,
+    /// Longest time between two messages, see [`Sim::reset_gaps`].
+    longest: u64,
     messages: u64,
 }
 
@@ -329,6 +331,7 @@ impl Sim {
             qp,
             received: 0,
             last_receive: 0,
+            longest: 0,
             messages,
         });
         if !self.roce_on {
@@ -365,6 +368,20 @@ impl Sim {
         } else {
             self.ends[self.ends[f.at].peer].end.qps[f.qp].placed
         }
+    }
+
+    /// From now on [`Self::longest_gap`] is measured anew.
+    pub fn reset_gaps(&mut self) {
+        for f in &mut self.flows {
+            f.longest = 0;
+            f.last_receive = f.last_receive.max(self.now);
+        }
+    }
+
+    /// Longest time without a received message of any flow.
+    pub fn longest_gap(&self) -> u64 {
+        let gap = |f: &Flow| f.longest.max(self.now - f.last_receive);
+        self.flows.iter().map(gap).max().unwrap_or(0)
     }
 
     /// Sum of [`Self::placed`].
@@ -475,6 +492,7 @@ impl Sim {
     fn received(&mut self, flow: usize) {
         let f = &mut self.flows[flow];
         f.received += 1;
+        f.longest = f.longest.max(self.now - f.last_receive);
         f.last_receive = self.now;
         if f.received == f.messages {
             self.unfinished -= 1;
