@@ -41,7 +41,10 @@ impl<S: Store, H: Host> StreamTable<S, H> {
     /// An empty table for `capacity` streams. Allocates.
     pub fn new(capacity: usize) -> Result<Self, S::Error> {
         let capacity = capacity.clamp(1, 1 << 24);
-        let hashed = capacity.saturating_mul(2).next_power_of_two();
+        let hashed = capacity
+            .saturating_mul(2)
+            .checked_next_power_of_two()
+            .unwrap_or(1);
         Ok(Self {
             slots: S::buf(capacity, |_| Slot {
                 generation: 1,
