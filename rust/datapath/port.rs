@@ -60,8 +60,9 @@ use kernel::{
     },
 };
 
-/// Source ports beyond one per path, so that a path can leave a bad route.
-const SPARE_PORTS: u8 = 8;
+/// Source ports, if there are not more paths: with eight links that ECMP chooses by hash, each then has a
+/// port that leads to it (all but once in 600 times), and a path can leave a bad route.
+const SOURCE_PORTS: u8 = 64;
 /// Streams a new connection has room for; the table grows.
 const FIRST_STREAMS: usize = 4;
 /// Bytes of an IPv4 header without options, and of an IPv6 header.
@@ -211,7 +212,7 @@ pub struct Port {
 impl Port {
     /// Opens the sockets for a device on `dev`. May sleep.
     pub(super) fn open(shared: &Shared, dev: &NetDev) -> Result<Arc<Self>> {
-        let source_ports = shared.settings.paths.saturating_add(SPARE_PORTS);
+        let source_ports = shared.settings.paths.max(SOURCE_PORTS);
         let sockets = Sockets::open(dev, shared.settings.port, source_ports)?;
         let sockets = Arc::new(sockets, GFP_KERNEL)?;
         let counters = Arc::new(PortCounters::default(), GFP_KERNEL)?;

@@ -13,7 +13,7 @@
 
 use super::api::{Route, Store};
 use super::bits::Bits256;
-use super::cc::Controller;
+use super::cc::{Controller, News, Shared};
 use super::conn::StreamId;
 use super::rtt::Rtt;
 use super::seq::{Psn, TxOrder};
@@ -29,7 +29,7 @@ const MAX_PTO: Span = Span::from_millis(100);
 /// ... nor, while the path has never answered, than this.
 const MAX_FIRST_PTO: Span = Span::from_millis(20);
 /// Probes whose transmission is remembered.
-const PROBES: usize = 4;
+const PROBES: usize = 8;
 
 /// What a slot's packet carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,10 +85,21 @@ pub struct PathStats {
     pub moves: u32,
 }
 
-/// What to send when a probe time-out has come.
+/// What an acknowledgement answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// A packet.
+    Packet,
+    /// A PROBE over the path's route.
+    Probe,
+    /// A PROBE over another route: says nothing of the path's own.
+    Candidate,
+}
+
+/// What to send, besides a PROBE, when a probe time-out has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// A PROBE: costs little if the answer is merely late.
+    /// Nothing: the answer may merely be late.
     Probe,
     /// The oldest packet.
     Resend,
@@ -97,6 +108,7 @@ pub enum Due {
 /// One transmission of a PROBE.
 #[derive(Clone, Copy, Debug, Default)]
 struct ProbeSent {
+    serial: u32,
     order: TxOrder,
     at: Instant,
 }
@@ -352,13 +364,12 @@ impl<S: Store> TxPath<S> {
 
     /// The transmission of a PROBE that has arrived, if it is remembered.
     fn note_probe(&mut self, now: Instant, serial: u32, delay: Span) -> bool {
-        let age = self.probe_serial.wrapping_sub(serial);
-        if age >= PROBES as u32 || serial == 0 {
-            return false;
-        }
         let Some(sent) = self.probes_sent.get(serial as usize % PROBES).copied() else {
             return false;
         };
+        if serial == 0 || sent.serial != serial {
+            return false;
+        }
         self.note_transmission(now, sent.at, sent.order, delay);
         true
     }
@@ -380,21 +391,25 @@ impl<S: Store> TxPath<S> {
 
     /// A transmission has arrived; its answer waited for `delay` at the peer.
     fn note_transmission(&mut self, now: Instant, at: Instant, order: TxOrder, delay: Span) {
+        if order.precedes(self.epoch_base) {
+            return; // Over an earlier route.
+        }
         let rtt = now.since(at).as_nanos().saturating_sub(delay.as_nanos());
         self.rtt.sample(now, Span::from_nanos(rtt));
-        if !order.precedes(self.epoch_base) && self.arrived.precedes(order) {
+        if self.arrived.precedes(order) {
             self.arrived = order;
         }
     }
 
     /// Handles an acknowledgement up to `cum`; hands each newly acknowledged slot to `acked`. False if
-    /// the acknowledgement makes no sense. `probed`: it answers a PROBE.
+    /// the acknowledgement makes no sense.
     pub fn on_ack(
         &mut self,
         now: Instant,
         cum: Psn,
         ack: &Ack,
-        probed: bool,
+        answers: Answers,
+        shared: &Shared,
         mut acked: impl FnMut(&TxSlot),
     ) -> bool {
         let span = self.next.distance(self.una);
@@ -403,12 +418,14 @@ impl<S: Store> TxPath<S> {
             return false;
         }
         let delay = Span::from_micros(u64::from(ack.delay_us));
-        let probed = if probed {
-            self.note_probe(now, ack.echo_seq, delay)
-        } else {
-            self.note_arrival(now, Psn::new(ack.echo_seq), ack.echo_tx, delay);
-            false
-        };
+        let mut probed = false;
+        match answers {
+            Answers::Packet => {
+                self.note_arrival(now, Psn::new(ack.echo_seq), ack.echo_tx, delay);
+            }
+            Answers::Probe => probed = self.note_probe(now, ack.echo_seq, delay),
+            Answers::Candidate => {}
+        }
         if stale {
             return true;
         }
@@ -458,11 +475,18 @@ impl<S: Store> TxPath<S> {
             self.excused = false;
         }
         if holes || probed || ack.echo_tx != 1 {
-            self.find_losses(now, probed);
+            self.find_losses(now, probed, shared);
         }
         let (received, ce) = if forward { (received, ce) } else { (0, 0) };
-        self.cc
-            .on_ack(bytes, self.una, self.next, received, ce, self.limited);
+        let news = News {
+            bytes,
+            una: self.una,
+            next: self.next,
+            received,
+            ce,
+            limited: self.limited,
+        };
+        self.cc.on_ack(&news, &self.rtt, shared);
         self.limited = false;
         self.rearm_after_progress(now);
         true
@@ -478,9 +502,9 @@ impl<S: Store> TxPath<S> {
 
     /// Declares lost what was sent before something that has arrived. A PROBE left so late that
     /// reordering is no explanation, and it also tells of packets sent over an earlier route.
-    fn find_losses(&mut self, now: Instant, probed: bool) {
+    fn find_losses(&mut self, now: Instant, probed: bool, shared: &Shared) {
         let mut rest = self.pending.without(&self.lost);
-        let mut any = false;
+        let mut lost = 0u32;
         let tolerance = if probed { 0 } else { self.tolerance };
         let patience = self.rtt.patience();
         while let Some(pos) = rest.pop() {
@@ -497,16 +521,16 @@ impl<S: Store> TxPath<S> {
                 self.mark_lost(self.una.plus(back));
                 self.gap_repairs = self.gap_repairs.saturating_add(1);
                 self.stats.retransmitted = self.stats.retransmitted.wrapping_add(1);
-                any = true;
+                lost = lost.saturating_add(1);
             }
         }
-        if any && self.rtt.has_risen() {
-            self.cc.on_congestive_loss();
+        if lost > 0 {
+            self.cc.on_loss(lost, self.rtt.has_risen(shared.min_rtt));
         }
     }
 
     /// Handles a refusal of `psn`: its slot turns VOID and is sent again as such. Returns what it was.
-    pub fn on_nak(&mut self, now: Instant, psn: Psn, tx: u8) -> Option<TxSlot> {
+    pub fn on_nak(&mut self, now: Instant, psn: Psn, tx: u8, shared: &Shared) -> Option<TxSlot> {
         if psn.distance(self.una) >= self.next.distance(self.una) || !self.pending.get(psn.get()) {
             return None;
         }
@@ -518,7 +542,7 @@ impl<S: Store> TxPath<S> {
         slot.len = 0;
         self.stats.refused = self.stats.refused.wrapping_add(1);
         self.mark_lost(psn);
-        self.find_losses(now, false);
+        self.find_losses(now, false, shared);
         self.arm(now);
         Some(old)
     }
@@ -551,7 +575,7 @@ impl<S: Store> TxPath<S> {
     }
 
     /// Whether the probe time-out has come, and what to send then; books it. To be followed by
-    /// [`Self::probe`] or [`Self::resend`].
+    /// [`Self::resend`], if that is due, and [`Self::probe`].
     pub fn on_timeout(&mut self, now: Instant) -> Option<Due> {
         let at = self.pto_at.filter(|at| *at <= now)?;
         if self.pending.is_empty() {
@@ -600,10 +624,21 @@ impl<S: Store> TxPath<S> {
             .probes_sent
             .get_mut(self.probe_serial as usize % PROBES)
         {
-            *place = ProbeSent { order, at: now };
+            *place = ProbeSent {
+                serial: self.probe_serial,
+                order,
+                at: now,
+            };
         }
         self.stats.probes = self.stats.probes.wrapping_add(1);
         self.arm(now);
+        self.probe_serial
+    }
+
+    /// Books a PROBE over another route; its number. The caller sends it.
+    pub fn candidate(&mut self) -> u32 {
+        self.probe_serial = self.probe_serial.wrapping_add(1).max(1);
+        self.stats.probes = self.stats.probes.wrapping_add(1);
         self.probe_serial
     }
 
@@ -616,9 +651,14 @@ impl<S: Store> TxPath<S> {
         Some(psn)
     }
 
-    /// Moves to another route. `failed`: everything in flight is taken to be lost.
-    pub fn change_route(&mut self, now: Instant, route: Route, failed: bool) {
+    /// Moves to another route. `rtt`: how long an answer took there, if known. `failed`: everything in flight is taken to
+    /// be lost.
+    pub fn change_route(&mut self, now: Instant, route: Route, rtt: Option<Span>, failed: bool) {
         self.route = route;
+        self.cc.on_new_route(rtt.is_some() && !failed);
+        if let Some(rtt) = rtt {
+            self.rtt.restart(now, rtt, !failed);
+        }
         self.moved_at = now;
         self.epoch = self.epoch.wrapping_add(1);
         self.epoch_base = self.order;
@@ -657,6 +697,8 @@ pub struct RxPath {
     echo_tx: u8,
     echo_probe: bool,
     echo_at: Instant,
+    /// Whether a PROBE of the present row of unanswered ones has come in.
+    probed: bool,
     unreported: u32,
     /// Plane of the packet that arrived last: acknowledgements go back over it.
     pub plane: u8,
@@ -691,12 +733,20 @@ impl RxPath {
         kind
     }
 
-    /// Books an arriving PROBE.
-    pub fn on_probe(&mut self, now: Instant, serial: u32, tries: u8) {
+    /// Books an arriving PROBE; `candidate`: it came over a route that is only tried. Whether it tells that the answer
+    /// to an earlier one of the same row did not get through.
+    pub fn on_probe(&mut self, now: Instant, serial: u32, tries: u8, candidate: bool) -> bool {
         self.echo_seq = serial;
         self.echo_tx = tries;
         self.echo_probe = true;
         self.echo_at = now;
+        if candidate {
+            return false;
+        }
+        let missed = self.probed && tries >= 2;
+        // The row goes on, but the next route deserves as many answers as this one.
+        self.probed = !missed;
+        missed
     }
 
     /// Whether the next report answers a PROBE.

@@ -94,6 +94,13 @@ impl Span {
         Span(self.0.saturating_mul(factor))
     }
 
+    /// Half of it.
+    #[inline]
+    #[must_use]
+    pub const fn halved(self) -> Span {
+        Span(self.0 / 2)
+    }
+
     /// `self` doubled `shift` times, at most `cap`.
     #[must_use]
     pub fn backed_off(self, shift: u8, cap: Span) -> Span {

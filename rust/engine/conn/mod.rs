@@ -5,6 +5,7 @@
 mod deadlines;
 mod handshake;
 mod rejoin;
+mod routes;
 mod rx;
 mod table;
 mod timers;
@@ -13,13 +14,14 @@ mod tx;
 pub use table::{StreamId, StreamTable};
 
 use super::api::{Config, ConnEvent, Host, LocalParams, RequesterAttr, Route, Store};
-use super::cc::Controller;
+use super::cc::{Controller, Shared};
 use super::path::{PathStats, RxPath, TxPath, WINDOW};
 use super::spray::Sprayer;
 use super::stream::{Stream, STREAM_WINDOW};
 use super::time::{Instant, Span};
 use super::wire::{Common, Kind, MAX_DATA_HEADER};
 use handshake::Handshaking;
+use routes::Candidates;
 
 /// Both halves of a path.
 struct Path<S: Store> {
@@ -84,6 +86,12 @@ pub struct Connection<S: Store, H: Host> {
     peer_window: u32,
     streams: StreamTable<S, H>,
     spray: Sprayer,
+    candidates: Candidates,
+    shared: Shared,
+    /// When its round-trip time was measured.
+    min_rtt_at: Instant,
+    /// When home planes were asked last.
+    rejoin_at: Instant,
     /// Paths that owe an acknowledgement.
     ack_due: u64,
     /// Paths with lost packets or VOIDs to be sent.
@@ -131,6 +139,10 @@ impl<S: Store, H: Host> Connection<S, H> {
             peer_window: STREAM_WINDOW,
             streams,
             spray: Sprayer::default(),
+            candidates: Candidates::default(),
+            shared: Shared::default(),
+            min_rtt_at: Instant::default(),
+            rejoin_at: Instant::default(),
             ack_due: 0,
             repair: 0,
             grant_out: 0,
@@ -141,6 +153,7 @@ impl<S: Store, H: Host> Connection<S, H> {
             random: local.seed,
         };
         conn.local_tag = conn.draw() as u32;
+        conn.spray = Sprayer::new(conn.draw());
         Ok(conn)
     }
 

@@ -3,13 +3,14 @@
 //! Input: datagrams of a burst, then the end of the burst.
 
 use super::super::api::{Handled, Host, Payload, PayloadSource, RxMeta, Store, Transmit};
-use super::super::path::{Arrival, Content};
+use super::super::path::{Answers, Arrival, Content};
 use super::super::seq::Psn;
-use super::super::time::Instant;
+use super::super::time::{Instant, Span};
 use super::super::wire::{
-    self, Ack, Common, Data, Kind, Nak, NakReason, Packet, ACK_LEN, FLAG_LAZY, FLAG_PROBE, NAK_LEN,
+    self, Ack, Common, Data, Kind, Nak, NakReason, Packet, ACK_LEN, FLAG_CANDIDATE, FLAG_LAZY,
+    FLAG_PROBE, NAK_LEN,
 };
-use super::{initial_route, Connection};
+use super::Connection;
 
 /// An acknowledgement leaves within a burst after so many packets of a path.
 const ACK_EVERY: u32 = 32;
@@ -104,7 +105,6 @@ impl<S: Store, H: Host> Connection<S, H> {
             Arrival::Beyond => return Handled::Ignored,
             Arrival::Duplicate => {
                 self.owe_ack(common.path);
-                self.doubt_route(now, id, common.tx_count, host);
                 return Handled::Duplicate;
             }
             Arrival::New => {}
@@ -127,25 +127,23 @@ impl<S: Store, H: Host> Connection<S, H> {
         Handled::Accepted
     }
 
-    /// Answers a PROBE at the end of the burst. Several unanswered in a row tell that our acknowledgements do
-    /// not get through: then the route of this direction changes, too.
+    /// Answers a PROBE at once: others that follow ask about other routes. When answers do not get through, the
+    /// route of this direction changes, too.
     fn on_probe(&mut self, now: Instant, meta: &RxMeta, common: &Common, host: &mut H) -> Handled {
         let id = usize::from(common.path);
         let Some(path) = self.paths.get_mut(id) else {
             return Handled::Malformed;
         };
         path.rx.plane = meta.plane;
-        path.rx.on_probe(now, common.seq, common.tx_count);
-        self.owe_ack(common.path);
-        self.doubt_route(now, id, common.tx_count, host);
-        Handled::Control
-    }
-
-    /// The peer says that it has sent something for the `tries`th time although it is here.
-    fn doubt_route(&mut self, now: Instant, id: usize, tries: u8, host: &mut H) {
-        if tries >= 3 && tries % 2 == 1 {
+        let candidate = common.flags & FLAG_CANDIDATE != 0;
+        let missed = path
+            .rx
+            .on_probe(now, common.seq, common.tx_count, candidate);
+        self.send_ack(now, common.path, host);
+        if missed {
             self.move_path(now, id, host);
         }
+        Handled::Control
     }
 
     /// Gives the content of a packet to its stream.
@@ -189,14 +187,20 @@ impl<S: Store, H: Host> Connection<S, H> {
 
     fn on_ack(&mut self, now: Instant, common: &Common, ack: &Ack, host: &mut H) -> Handled {
         let id = usize::from(common.path);
+        let answers = if common.flags & FLAG_PROBE == 0 {
+            Answers::Packet
+        } else {
+            let delay = Span::from_micros(u64::from(ack.delay_us));
+            self.on_answer(now, common.path, ack.echo_seq, delay)
+        };
+        let shared = self.shared;
         let streams = &mut self.streams;
         let Some(path) = self.paths.get_mut(id) else {
             return Handled::Malformed;
         };
-        let probed = common.flags & FLAG_PROBE != 0;
         let ok = path
             .tx
-            .on_ack(now, Psn::new(common.seq), ack, probed, |slot| {
+            .on_ack(now, Psn::new(common.seq), ack, answers, &shared, |slot| {
                 let Some(stream) = streams.get_mut(slot.stream) else {
                     return;
                 };
@@ -224,6 +228,9 @@ impl<S: Store, H: Host> Connection<S, H> {
             return Handled::Malformed;
         }
         self.grant_in = ack.grant;
+        if answers == Answers::Candidate {
+            self.judge_candidates(now, common.path, host);
+        }
         self.repair |= 1u64.wrapping_shl(u32::from(common.path));
         Handled::Feedback
     }
@@ -232,7 +239,10 @@ impl<S: Store, H: Host> Connection<S, H> {
         let Some(path) = self.paths.get_mut(usize::from(common.path)) else {
             return Handled::Malformed;
         };
-        let Some(slot) = path.tx.on_nak(now, Psn::new(common.seq), common.tx_count) else {
+        let Some(slot) = path
+            .tx
+            .on_nak(now, Psn::new(common.seq), common.tx_count, &self.shared)
+        else {
             return Handled::Ignored;
         };
         self.repair |= 1u64.wrapping_shl(u32::from(common.path));
@@ -263,12 +273,12 @@ impl<S: Store, H: Host> Connection<S, H> {
         common.tx_count = refused.tx_count;
         let mut buf = [0u8; NAK_LEN];
         let n = Nak { reason, timer }.emit(common, &mut buf);
-        self.send_control(
-            refused.path,
-            refused.tx_count,
-            buf.get(..n).unwrap_or(&[]),
-            host,
-        );
+        let other = if refused.tx_count > 3 {
+            u32::from(refused.tx_count)
+        } else {
+            0
+        };
+        self.send_control(refused.path, other, buf.get(..n).unwrap_or(&[]), host);
     }
 
     fn send_ack(&mut self, now: Instant, id: u8, host: &mut H) {
@@ -284,20 +294,30 @@ impl<S: Store, H: Host> Connection<S, H> {
         }
         let mut buf = [0u8; ACK_LEN];
         let n = ack.emit(common, &mut buf);
-        self.send_control(id, ack.echo_tx, buf.get(..n).unwrap_or(&[]), host);
+        let bytes = buf.get(..n).unwrap_or(&[]);
+        match (probed, ack.echo_tx) {
+            (true, 2..) => {
+                // Whichever way works: the peer has missed an answer.
+                self.send_control(id, 0, bytes, host);
+                self.send_control(id, ack.echo_seq, bytes, host);
+            }
+            (false, 4..) => self.send_control(id, u32::from(ack.echo_tx), bytes, host),
+            _ => self.send_control(id, 0, bytes, host),
+        }
     }
 
-    /// Sends feedback over the path's own port and the plane on which its last packet came in; when the
-    /// peer had to repeat itself, that route may be the cause, and another one is tried.
-    fn send_control(&mut self, path: u8, tx_count: u8, bytes: &[u8], host: &mut H) {
+    /// Sends feedback over the plane on which the path's last packet came in, and the path's own port. When the
+    /// peer had to repeat itself, that port may be the cause: `other` than 0 names another one.
+    fn send_control(&mut self, path: u8, other: u32, bytes: &[u8], host: &mut H) {
         let mut route = self.route_of(usize::from(path));
-        if tx_count <= 3 {
-            let heard = self.paths.get(usize::from(path)).map_or(0, |p| p.rx.plane);
-            route.plane = heard.min(self.config.planes.saturating_sub(1));
-        } else {
-            let other = usize::from(path).saturating_add(usize::from(tx_count));
-            route = initial_route(&self.config, other);
-        }
+        let heard = self.paths.get(usize::from(path)).map_or(0, |p| p.rx.plane);
+        route.plane = heard.min(self.config.planes.saturating_sub(1));
+        let port = other
+            .wrapping_mul(7)
+            .wrapping_add(u32::from(route.port_slot))
+            .checked_rem(u32::from(self.config.ports_per_plane))
+            .unwrap_or(0);
+        route.port_slot = u8::try_from(port).unwrap_or(0);
         host.transmit(&Transmit {
             header: bytes,
             payload: PayloadSource::None,
@@ -315,6 +335,8 @@ impl<S: Store, H: Host> Connection<S, H> {
             self.send_ack(now, u8::try_from(path).unwrap_or(0), host);
         }
         self.rejoin(now, host);
+        self.explore(now, host);
+        self.adapt_paths(now);
         self.pump(now, host);
     }
 }

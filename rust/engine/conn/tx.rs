@@ -27,9 +27,7 @@ impl<S: Store, H: Host> Connection<S, H> {
             if self.over_grant(room) {
                 break;
             }
-            let n = self.active_paths;
-            let paths = self.paths.iter_mut().take(n).map(|p| &mut p.tx);
-            let Some(path) = self.spray.pick(paths, room) else {
+            let Some(path) = self.next_path(now, room) else {
                 break;
             };
             let (max, window) = (self.max_payload, self.peer_window);
@@ -70,6 +68,20 @@ impl<S: Store, H: Host> Connection<S, H> {
             // Faults on the way have left VOIDs to be sent.
             self.repair_all(now, host);
         }
+    }
+
+    /// The path for the next packet of at most `bytes`.
+    #[inline]
+    fn next_path(&mut self, now: Instant, bytes: u32) -> Option<u8> {
+        let current = self.paths.get_mut(usize::from(self.spray.current()));
+        if current.is_some_and(|path| self.spray.stays(&mut path.tx, bytes)) {
+            return Some(self.spray.current());
+        }
+        let paths = self.paths.get_mut(..self.active_paths)?;
+        let first = self.spray.first(paths.len());
+        let (before, after) = paths.split_at_mut_checked(first)?;
+        let in_turn = after.iter_mut().chain(before).map(|p| &mut p.tx);
+        self.spray.pick(now, in_turn, self.active_paths, bytes)
     }
 
     /// Whether another packet would exceed what the receiver granted, or, before it has granted

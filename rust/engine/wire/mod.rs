@@ -41,6 +41,8 @@ pub const FLAG_EPOCH: u8 = 0x01;
 pub const FLAG_SOLICITED: u8 = 0x02;
 /// Flag of ACK: what arrived last is a PROBE; its number and try are echoed.
 pub const FLAG_PROBE: u8 = 0x04;
+/// Flag of PROBE: sent over a route that is only tried.
+pub const FLAG_CANDIDATE: u8 = 0x10;
 /// Flag of DATA: nobody waits for the acknowledgement, it may be late by [`ACK_DELAY`].
 pub const FLAG_LAZY: u8 = 0x08;
 /// So long at most the acknowledgement of packets with [`FLAG_LAZY`] is delayed. Well below the shortest

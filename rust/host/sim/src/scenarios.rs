@@ -26,6 +26,18 @@ fn jain(x: &[f64]) -> f64 {
     }
 }
 
+/// Prints the paths of all connections if the environment has SIM_VERBOSE.
+fn verbose(sim: &Sim, what: &str) {
+    if std::env::var_os("SIM_VERBOSE").is_some() {
+        eprintln!("{what}");
+        for (i, end) in sim.ends.iter().enumerate() {
+            for path in end.conn.paths() {
+                eprintln!("  {i} {path:?}");
+            }
+        }
+    }
+}
+
 /// Which transport, on which kind of network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
@@ -358,7 +370,7 @@ pub fn incast(report: &mut Report, seed: u64) -> Result {
 pub fn shallow(report: &mut Report, seed: u64) -> Result {
     const SENDERS: usize = 8;
     const FRAME: u64 = 1514;
-    let (warm, end) = (300 * MS, 1300 * MS);
+    let (warm, end) = (500 * MS, 1500 * MS);
     let mut table = Table::new(
         "shallow",
         "Incast of 8 senders over 1 Gbit/s with short queues, no grants",
@@ -408,6 +420,7 @@ pub fn shallow(report: &mut Report, seed: u64) -> Result {
         let rate = gbps(rates.iter().sum::<f64>() as u64, end - warm) * 1e3;
         let (j, gap) = (jain(&rates), sim.longest_gap() as f64 / 1e6);
         let (again, probes, sent) = sim.repairs();
+        verbose(&sim, &format!("{name}: {rates:?}"));
         table.row([
             name.into(),
             format!("{rate:.0}"),
@@ -505,12 +518,7 @@ pub fn ecmp(report: &mut Report, seed: u64) -> Result {
             repaired.push(rate(&sim, placed, end - up - 1000 * MS));
             moves += sim.ends.iter().map(|e| e.end.moves).sum::<u64>();
             errors += sim.errors();
-            if std::env::var_os("SIM_VERBOSE").is_some() {
-                eprintln!("{links} links, seed {s}: {used:?}");
-                for p in sim.ends.iter().flat_map(|e| e.conn.paths()) {
-                    eprintln!("  {p:?}");
-                }
-            }
+            verbose(&sim, &format!("{links} links, seed {s}: {used:?}"));
         }
         let least = |v: &[f64]| v.iter().copied().fold(f64::MAX, f64::min);
         let most = gaps.iter().copied().fold(0.0, f64::max);

@@ -217,7 +217,7 @@ impl Sim {
         let config = Config {
             paths: self.hosts.paths,
             planes: planes as u8,
-            ports_per_plane: 32,
+            ports_per_plane: 64,
             max_payload: self.hosts.payload,
             initial_window: self.hosts.initial_window,
         };
