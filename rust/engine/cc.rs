@@ -30,6 +30,8 @@ use super::time::Span;
 const ONE: u32 = 1024;
 /// Above this share of lost packets, in 1/1024, no network is meant to work: it is congested.
 const TOO_LOSSY: u32 = ONE / 5;
+/// Packets in the windows of a connection that the delay rule leaves.
+const LEAST: u32 = 8;
 /// What the delay may be above twice the smallest: half of this, and all of it by the square root of the window.
 const SLACK: Span = Span::from_millis(1);
 
@@ -44,6 +46,23 @@ pub struct Shared {
     pub min_rtt: Span,
 }
 
+impl Shared {
+    /// What the round-trip time is to stay below on a path that takes `floor` without queues.
+    pub fn delay_bound(&self, floor: Span) -> Span {
+        let root = self.window.max(1).saturating_mul(64).isqrt();
+        let scaled = SLACK.as_nanos().saturating_mul(8) / u64::from(root.max(8));
+        floor
+            .times(2)
+            .plus(SLACK.halved())
+            .plus(Span::from_nanos(scaled))
+    }
+
+    /// Whether the windows are so small that the delay rule does not shrink them any more.
+    pub fn at_least(&self) -> bool {
+        self.window <= LEAST
+    }
+}
+
 /// What an acknowledgement tells.
 #[derive(Clone, Copy, Debug)]
 pub struct News {
@@ -55,8 +74,10 @@ pub struct News {
     pub next: Psn,
     /// Packets that the peer has received since the last news ...
     pub received: u32,
-    /// ... and of these with CE.
+    /// ... of these with CE ...
     pub ce: u32,
+    /// ... and of these twice: what was taken for lost was late.
+    pub dups: u32,
     /// Whether the window was in use.
     pub limited: bool,
 }
@@ -118,6 +139,9 @@ impl Controller {
     pub fn on_ack(&mut self, news: &News, rtt: &Rtt, shared: &Shared) {
         self.round_received = self.round_received.saturating_add(news.received);
         self.round_ce = self.round_ce.saturating_add(news.ce);
+        for _ in 0..news.dups.min(256) {
+            self.lossy = self.lossy.saturating_sub(ONE / 64);
+        }
         for _ in 0..news.received.min(256) {
             self.lossy = self.lossy.saturating_sub(self.lossy.div_ceil(128));
         }
@@ -186,17 +210,10 @@ impl Controller {
     }
 
     fn limit_delay(&mut self, rtt: &Rtt, shared: &Shared) {
-        let root = shared.window.max(1).saturating_mul(64).isqrt();
-        let scaled = SLACK.as_nanos().saturating_mul(8) / u64::from(root.max(8));
-        let target = rtt
-            .floor(shared.min_rtt)
-            .times(2)
-            .plus(SLACK.halved())
-            .as_nanos()
-            .saturating_add(scaled);
+        let target = shared.delay_bound(rtt.floor(shared.min_rtt)).as_nanos();
         let delay = rtt.standing().as_nanos();
         let above = delay.saturating_sub(target);
-        if above > 0 && shared.window > 8 {
+        if above > 0 && !shared.at_least() {
             self.shrink((above.saturating_mul(4) / 5).min(delay / 2), delay);
         }
     }
@@ -248,6 +265,7 @@ mod tests {
             next: Psn::new(i + 1),
             received: 10,
             ce,
+            dups: 0,
             limited: true,
         }
     }

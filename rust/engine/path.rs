@@ -477,13 +477,18 @@ impl<S: Store> TxPath<S> {
         if holes || probed || ack.echo_tx != 1 {
             self.find_losses(now, probed, shared);
         }
-        let (received, ce) = if forward { (received, ce) } else { (0, 0) };
+        let (received, ce, dups) = if forward {
+            (received, ce, dups)
+        } else {
+            (0, 0, 0)
+        };
         let news = News {
             bytes,
             una: self.una,
             next: self.next,
             received,
             ce,
+            dups,
             limited: self.limited,
         };
         self.cc.on_ack(&news, &self.rtt, shared);

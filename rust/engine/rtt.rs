@@ -143,6 +143,14 @@ impl Rtt {
         range > floor / 4 && range > QUEUE.as_nanos() && standing > floor.saturating_add(range / 2)
     }
 
+    /// Takes what stands for the length of the way.
+    pub fn relearn(&mut self, now: Instant) {
+        if self.srtt.is_some() {
+            self.min = self.standing();
+            self.min_at = now;
+        }
+    }
+
     /// Begins anew on another route, on which the first answer took `first`. `alike`: it is as long as the old one, so
     /// that the smallest round-trip time is the same.
     pub fn restart(&mut self, now: Instant, first: Span, alike: bool) {

@@ -90,6 +90,8 @@ pub struct Connection<S: Store, H: Host> {
     shared: Shared,
     /// When its round-trip time was measured.
     min_rtt_at: Instant,
+    /// Since when windows are at their least and the delay stays all the same.
+    stuck_since: Option<Instant>,
     /// When home planes were asked last.
     rejoin_at: Instant,
     /// Paths that owe an acknowledgement.
@@ -142,6 +144,7 @@ impl<S: Store, H: Host> Connection<S, H> {
             candidates: Candidates::default(),
             shared: Shared::default(),
             min_rtt_at: Instant::default(),
+            stuck_since: None,
             rejoin_at: Instant::default(),
             ack_due: 0,
             repair: 0,

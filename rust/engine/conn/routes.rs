@@ -17,7 +17,7 @@ use super::super::path::Answers;
 use super::super::rtt::MIN_WINDOW;
 use super::super::time::{Instant, Span};
 use super::super::wire::{Kind, COMMON_LEN, FLAG_CANDIDATE};
-use super::{initial_route, Connection};
+use super::{initial_route, Connection, Path};
 
 /// So many unanswered probes move a path as soon as another route has answered.
 const MOVE_AFTER: u8 = 2;
@@ -29,6 +29,8 @@ pub(super) const EXPLORE: u8 = 4;
 const EXPLORE_MIN: Span = Span::from_millis(1);
 /// ... which become rarer, up to this, while nothing is found.
 const EXPLORE_MAX: Span = Span::from_millis(128);
+/// So long a delay must stay with the smallest windows to be taken for the length of the way.
+const RELEARN: Span = Span::from_millis(10);
 /// A path that has moved is left where it is for so long.
 const SETTLE: Span = Span::from_millis(20);
 /// A route is better only if it is so much faster.
@@ -291,6 +293,7 @@ impl<S: Store, H: Host> Connection<S, H> {
             self.min_rtt_at = now;
         }
         self.shared.window = window.checked_div(mss).unwrap_or(0);
+        self.relearn(now);
         let per_path = window
             .checked_div(mss.saturating_mul(u32::try_from(n).unwrap_or(1)))
             .unwrap_or(0);
@@ -298,6 +301,34 @@ impl<S: Store, H: Host> Connection<S, H> {
             self.spray.set_used(n.saturating_sub(1));
         } else if per_path >= 16 && n < self.active_paths {
             self.spray.set_used(n.saturating_add(1));
+        }
+    }
+
+    /// When the delay stays although the windows have been at their least for [`RELEARN`], it is no queue of ours: the way
+    /// has become longer, or what was taken for its length was an exception.
+    fn relearn(&mut self, now: Instant) {
+        let n = self.active_paths;
+        let used = |(id, _): &(usize, &Path<S>)| self.spray.uses(*id, n);
+        let paths = self.paths.iter().take(n).enumerate().filter(used);
+        let standing = paths
+            .filter(|(_, p)| p.tx.is_busy() && p.tx.rtt.is_proven())
+            .map(|(_, p)| p.tx.rtt.standing())
+            .min();
+        let bound = self.shared.delay_bound(self.shared.min_rtt);
+        let stuck = self.shared.at_least() && standing.is_some_and(|s| s > bound);
+        if !stuck {
+            self.stuck_since = None;
+            return;
+        }
+        let since = *self.stuck_since.get_or_insert(now);
+        let Some(standing) = standing else { return };
+        if now.since(since) >= RELEARN.max(standing.times(4)) {
+            self.stuck_since = None;
+            self.shared.min_rtt = standing;
+            self.min_rtt_at = now;
+            for path in self.paths.iter_mut().take(n) {
+                path.tx.rtt.relearn(now);
+            }
         }
     }
 
