@@ -7,7 +7,7 @@ dest=${DESTDIR:-}
 release=${KVER:-$(uname -r)}
 module=$BUILD/module/metaroce.ko
 provider=$BUILD/provider
-[[ -n $dest ]] || need_root
+[[ -n $dest ]] || need_root "writes to /lib/modules and /etc (DESTDIR=DIR installs elsewhere)"
 [[ -f $module ]] || die "The module is not built; run 'make modules' first."
 compgen -G "$provider/*.so" >/dev/null || die "The provider is not built; run 'make provider' first."
 

@@ -47,6 +47,14 @@ keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 [[ -e $keyring ]] ||
 	die "The Debian archive keys are missing; install the package 'debian-archive-keyring'."
 
+# The cache grows to about 6 GiB; a full disk would show late and in odd places.
+NEED_GIB=8
+if [[ ! -f $CACHE/guest.img ]]; then
+	free=$(df --output=avail -BG "$CACHE" | tail -n 1 | tr -dc 0-9)
+	((free >= NEED_GIB)) ||
+		die "$CACHE has $free GiB free, and the set-up needs $NEED_GIB; name a directory with more room as METAROCE_CACHE=DIR."
+fi
+
 apt_options() {
 	# Proxy settings of this machine hold for the chroots too.
 	apt-config dump 2>/dev/null | grep -E '^Acquire::[a-z]+::Proxy(::[^ ]*)? "[^"]+";' || true
