@@ -6,7 +6,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 (($#)) || die "Usage: qemu/buildroot.sh COMMAND [ARG...]"
-need_root
+need_root "makes a chroot and mounts"
 root=${METAROCE_ROOT:-$BUILDROOT}
 [[ -x $root/bin/bash ]] || die "There is no build chroot at $root yet; run 'make setup' first."
 

@@ -20,10 +20,10 @@ export LC_ALL=C.UTF-8
 say() { printf '%s\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-# need_root [WHY]: ends the script, with the reason, when it does not run as root.
+# need_root WHY: ends the script, with the reason, when it does not run as root.
 need_root() {
 	[[ $(id -u) -eq 0 ]] ||
-		die "This must run as root, because it ${1:-makes a chroot and mounts}; run it with sudo."
+		die "This must run as root, because it $1; run it with sudo."
 }
 
 # need_tool COMMAND PACKAGE: installs the package when the command is missing.

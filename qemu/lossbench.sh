@@ -4,7 +4,7 @@
 # Without options: every case, results under out/lossbench. QUICK=1: a few.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-need_root
+need_root "makes a chroot and mounts"
 need_tool python3 python3
 UML=$CACHE/uml
 PAYLOAD=$BUILD/lossbench

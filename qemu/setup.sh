@@ -4,7 +4,7 @@
 # skipped when nothing that it depends on has changed.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-need_root
+need_root "makes a chroot and mounts"
 # Mounts that the chroots need live and die with this process.
 if [[ -z ${METAROCE_MOUNTS:-} ]]; then
 	METAROCE_MOUNTS=private exec unshare --mount --propagation private "${BASH_SOURCE[0]}" "$@"

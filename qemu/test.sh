@@ -3,7 +3,7 @@
 # The last line is "N passed, N failed, N skipped".
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-need_root
+need_root "makes a chroot and mounts"
 passed=0 failed=0 skipped=0
 trap 'printf "%s passed, %s failed, %s skipped\n" "$passed" "$((failed + 1))" "$skipped"' EXIT
 mkdir -p "$OUT"

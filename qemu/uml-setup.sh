@@ -4,7 +4,7 @@
 # module, and the first root of its guests.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-need_root
+need_root "makes a chroot and mounts"
 [[ -s $CACHE/kernel && -x $CACHE/guestroot/usr/bin/busybox ]] ||
 	die "Kernel source and guest root are not there yet; run 'make setup' first."
 UML=$CACHE/uml
