@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """What must fail, fails with the right completion status, in order."""
 
+import os
+import select
 import signal
 import time
 
@@ -269,6 +271,51 @@ def change_rd_atomic(side):
     gone(side, end)
 
 
+def drained_event(side):
+    """In SQD no request is started; the event tells when those under way are over, if asked for."""
+    size, count = 1 << 20, 16
+    end = Endpoint(side, size)
+    end.connect()
+
+    def has_event():
+        fds = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+        fds = [int(os.path.basename(fd)) for fd in fds
+               if os.path.islink(fd) and "infinibandevent" in os.readlink(fd)]
+        expect(fds, "there is no file for events")
+        return bool(select.select(fds, [], [], 0)[0])
+
+    def move(state, notify=None):
+        attr = QPAttr(qp_state=state)
+        mask = e.IBV_QP_STATE
+        if notify is not None:
+            attr.en_sqd_async_notify = notify
+            mask |= e.IBV_QP_EN_SQD_ASYNC_NOTIFY
+        end.qp.modify(attr, mask)
+
+    def idle():
+        limit = time.monotonic() + 30
+        while end.qp.query(e.IBV_QP_STATE)[0].sq_draining:
+            expect(time.monotonic() < limit, "the queue does not drain")
+
+    while has_event():
+        side.ctx.get_async_event().ack()  # of the port, or of an earlier case
+    for notify in (0, 1) if side.is_a else ():
+        for number in range(count):
+            end.send(WRITE, number, size)
+        move(e.IBV_QPS_SQD, notify)
+        if notify:
+            event_of(side.ctx, e.IBV_EVENT_SQ_DRAINED)
+        idle()
+        expect(not has_event(), "there is an event that was not asked for")
+        before = len(end.cq.poll(count)[1])
+        expect(before < count, "all requests were carried out, the case shows nothing")
+        end.send(WRITE, count, 64)
+        expect(end.cq.poll(1)[0] == 0, "a request was carried out in SQD")
+        move(e.IBV_QPS_RTS)
+        end.wait_ok(count + 1 - before)
+    gone(side, end)
+
+
 NO_WRITE = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_READ
 NO_READ = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE
 WRITE, READ = e.IBV_WR_RDMA_WRITE, e.IBV_WR_RDMA_READ
@@ -293,4 +340,5 @@ main([
     ("completion queue overrun", overrun),
     ("more READs than granted", too_many_reads),
     ("grants of READs change under load", change_rd_atomic),
+    ("SQD drains, and tells if asked to", drained_event),
 ])

@@ -63,7 +63,7 @@ impl QpMask {
     pub const STATE: Self = Self(ffi::IB_QP_STATE);
     /// [`QpAttr::cur_state`].
     pub const CUR_STATE: Self = Self(ffi::IB_QP_CUR_STATE);
-    /// Notification when the send queue has drained.
+    /// [`QpAttr::en_sqd_async_notify`].
     pub const EN_SQD_ASYNC_NOTIFY: Self = Self(ffi::IB_QP_EN_SQD_ASYNC_NOTIFY);
     /// [`QpAttr::access_flags`].
     pub const ACCESS_FLAGS: Self = Self(ffi::IB_QP_ACCESS_FLAGS);
@@ -164,6 +164,11 @@ impl<'a> QpAttr<'a> {
             return Ok(None);
         }
         QpState::from_raw(self.raw.cur_qp_state).map(Some)
+    }
+
+    /// Whether to tell when the send queue has drained.
+    pub fn en_sqd_async_notify(&self) -> bool {
+        self.raw.en_sqd_async_notify != 0
     }
 
     /// Payload size of the path; `None` if out of range.

@@ -286,16 +286,18 @@ impl Qp {
 
     /// The next send request. Softirq.
     pub fn pull_request(&self) -> Option<Request> {
-        if self.state() != QpState::Rts {
-            return None;
-        }
         let cx = Context {
             dev: &self.dev,
             pd: self.pd,
             reads: self.max_rd_atomic.load(Relaxed) != 0,
             signal_all: self.signal_all,
         };
-        self.sq.lock().pull(&cx)
+        let mut sq = self.sq.lock();
+        // Under the lock: once it is SQD and the queue was seen drained, nothing is pulled any more.
+        if self.state() != QpState::Rts {
+            return None;
+        }
+        sq.pull(&cx)
     }
 
     /// Carries out a local operation, which is pulled and next in order. Softirq.

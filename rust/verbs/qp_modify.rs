@@ -433,9 +433,10 @@ impl rdma::QpOps<Driver> for QpObject {
         let mut changed = *attrs;
         changed.apply(attr)?;
         if mask.contains(QpMask::EN_SQD_ASYNC_NOTIFY) {
-            self.inner.set_sqd_notify(true);
+            self.inner.set_sqd_notify(attr.en_sqd_async_notify());
         }
-        self.transition(cur, next, &changed, attr)?;
+        self.transition(cur, next, &changed, attr)
+            .inspect_err(|_| self.inner.set_sqd_notify(false))?;
         *attrs = if next == QpState::Reset {
             Attrs::default()
         } else {
