@@ -1,12 +1,13 @@
 #!/bin/bash
-# Builds the kernel module or the user-space provider, outside the tree; and
-# siw, which the stock kernel lacks, for comparison ('make bench').
-# Usage: qemu/build.sh module|provider|siw
+# Builds the kernel module or the user-space provider, outside the tree; the
+# hostile sender of the selftest netfuzz; and siw, which the stock kernel lacks,
+# for comparison ('make bench').
+# Usage: qemu/build.sh module|provider|netfuzz|siw
 # KDIR=DIR builds the module natively against a prepared kernel tree of your
 # own instead of in the chroot; KVER=RELEASE then names its release.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-what=${1:?Usage: qemu/build.sh module|provider|siw}
+what=${1:?Usage: qemu/build.sh module|provider|netfuzz|siw}
 mkdir -p "$BUILD" "$CACHE/logs"
 exec 8>"$BUILD/lock"
 flock -n 8 || { say "waiting for another build"; flock 8; }
@@ -70,6 +71,18 @@ build_provider() {
 	say "provider: $dest/libmetaroce-rdmav$suffix.so"
 }
 
+build_netfuzz() {
+	local dest=$BUILD/tools file
+	"$QEMU_DIR/cargo.sh" build --release -p metaroce-netfuzz
+	mkdir -p "$dest"
+	# Whichever cargo it was: the newest.
+	for file in "$BUILD"/cargo*/release/metaroce-netfuzz; do
+		[[ $file -ot $dest/metaroce-netfuzz ]] || cp -p "$file" "$dest/metaroce-netfuzz.new"
+	done
+	[[ ! -f $dest/metaroce-netfuzz.new ]] || mv "$dest/metaroce-netfuzz.new" "$dest/metaroce-netfuzz"
+	say "netfuzz: $dest/metaroce-netfuzz"
+}
+
 build_siw() {
 	local dest=$BUILD/siw dir=drivers/infiniband/sw/siw
 	[[ -e $CACHE/linux.ready ]] || die "There is no prepared kernel source yet; run 'make setup' first."
@@ -89,6 +102,7 @@ build_siw() {
 case $what in
 module) build_module ;;
 provider) build_provider ;;
+netfuzz) build_netfuzz ;;
 siw) build_siw ;;
-*) die "Usage: qemu/build.sh module|provider|siw" ;;
+*) die "Usage: qemu/build.sh module|provider|netfuzz|siw" ;;
 esac

@@ -105,9 +105,11 @@ in_buildroot() { "$QEMU_DIR/buildroot.sh" "$@"; }
 
 step_module() { "$QEMU_DIR/build.sh" module; }
 step_provider() { "$QEMU_DIR/build.sh" provider; }
-# Module and provider as steps; nothing when another driver is tested.
+step_netfuzz() { "$QEMU_DIR/build.sh" netfuzz; }
+# Module, provider and the sender of netfuzz as steps; nothing when another driver is tested.
 build_steps() {
 	[[ ${DRIVER:-metaroce} == metaroce ]] || return 0
 	step module always step_module "building the kernel module"
 	step provider always step_provider "building the provider"
+	step netfuzz always step_netfuzz "building the hostile sender"
 }

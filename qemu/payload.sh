@@ -20,6 +20,7 @@ cp "$QEMU_DIR/guest-init.sh" "$work/qemu/"
 chmod +x "$work/qemu/guest-init.sh"
 cp -a "$TREE/selftests/." "$work/selftests/"
 cp "$KSRC/tools/testing/selftests/kselftest/ktap_helpers.sh" "$work/selftests/"
+[[ ! -d $BUILD/tools ]] || cp -a "$BUILD/tools" "$work/tools"
 for file; do cp "$file" "$work/exec/$(basename "$file")"; done
 if [[ -n ${METAROCE_EXTRA:-} ]]; then
 	mkdir "$work/extra"

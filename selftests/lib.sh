@@ -310,18 +310,27 @@ perftest() {
 
 # python_pair SCRIPT ARGS...: a pyverbs program with one process in A and one
 # in B. Its lines "PASS what", "FAIL what: why", "SKIP what" become cases.
-python_pair() {
-	local ga gb script=$1 sock=$TMP/pair.sock rc_a=0 rc_b=0 pid word rest
+python_pair() { pair_begin "$@" && pair_end "$1"; }
+
+# pair_begin SCRIPT ARGS...: the same, in the background until pair_end SCRIPT.
+declare -A PAIR_A=() PAIR_B=()
+pair_begin() {
+	local ga gb script=$1 sock=$TMP/$1.sock
 	shift
 	ga=$(wait_gid "$DEV_A" "$IP_A") && gb=$(wait_gid "$DEV_B" "$IP_B") ||
-		{ ktap_test_fail "$script: GIDs for $IP_A and $IP_B"; return; }
+		{ ktap_test_fail "$script: GIDs for $IP_A and $IP_B"; return 1; }
 	rm -f "$sock"
 	on_b timeout -k 5 "$TOOL_LIMIT" python3 "$HERE/$script" --side b --socket "$sock" \
 		--device "$DEV_B" --gid "$gb" "$@" >"$OUTDIR/$script.b.log" 2>&1 &
-	pid=$!
+	PAIR_B[$script]=$!
 	on_a timeout -k 5 "$TOOL_LIMIT" python3 "$HERE/$script" --side a --socket "$sock" \
-		--device "$DEV_A" --gid "$ga" "$@" >"$OUTDIR/$script.a.log" 2>&1 || rc_a=$?
-	wait "$pid" || rc_b=$?
+		--device "$DEV_A" --gid "$ga" "$@" >"$OUTDIR/$script.a.log" 2>&1 &
+	PAIR_A[$script]=$!
+}
+pair_end() {
+	local script=$1 rc_a=0 rc_b=0 word rest
+	wait "${PAIR_A[$script]}" || rc_a=$?
+	wait "${PAIR_B[$script]}" || rc_b=$?
 	while read -r word rest; do
 		case $word in
 		PASS) ktap_test_pass "$rest" ;;
@@ -335,6 +344,24 @@ python_pair() {
 		tail -n 20 "$OUTDIR/$script.b.log" | sed 's/^/#   /'
 		ktap_test_fail "$script runs to its end"
 	fi
+}
+
+# Verified traffic between A and B in the background, until steady_end.
+# steady_begin ARGS of steady.py...
+steady_begin() {
+	rm -f "$TMP/steady.stop" "$TMP/steady.ready"
+	pair_begin steady.py --stop "$TMP/steady.stop" --ready "$TMP/steady.ready" "$@" || return 1
+	wait_for 60 test -e "$TMP/steady.ready" || { tail -n 5 "$OUTDIR"/steady.py.?.log; return 1; }
+}
+steady_end() {
+	touch "$TMP/steady.stop"
+	pair_end steady.py
+}
+
+# Kernel memory in KiB that cannot be reclaimed.
+kernel_memory() {
+	echo 3 >/proc/sys/vm/drop_caches
+	awk '/^(SUnreclaim|VmallocUsed|Percpu|KernelStack|PageTables):/ { sum += $2 } END { print sum }' /proc/meminfo
 }
 
 ns_pids_gone() { [[ -z $(ip netns pids "$1" 2>/dev/null) ]]; }
