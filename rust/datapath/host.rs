@@ -122,6 +122,14 @@ pub(super) fn copy_out(
     }
 }
 
+/// Whether a datagram can be part of a burst: those without payload are too short, padded ones too rare.
+fn is_data(packet: &Transmit<'_, Arc<Qp>, Target>) -> bool {
+    !matches!(
+        packet.payload,
+        PayloadSource::None | PayloadSource::Padding(_)
+    )
+}
+
 /// Fills `room` completely from segments, or fails.
 pub(super) fn gather(
     room: &mut [u8],
@@ -224,6 +232,10 @@ impl ConnHost {
         head.copy_from_slice(packet.header);
         match packet.payload {
             PayloadSource::None => Ok(()),
+            PayloadSource::Padding(_) => {
+                rest.fill(0);
+                Ok(())
+            }
             PayloadSource::Request {
                 qp,
                 wqe,
@@ -256,7 +268,7 @@ impl ConnHost {
                 && burst.ect == packet.ect
                 && !burst.closed
                 && len <= burst.size
-                && !packet.payload.is_empty();
+                && is_data(packet);
             if fits {
                 match burst
                     .packet
@@ -287,7 +299,7 @@ impl ConnHost {
             ect: packet.ect,
             size: len,
             count: 1,
-            closed: !self.bursts || packet.payload.is_empty(),
+            closed: !self.bursts || !is_data(packet),
         });
         Ok(())
     }
@@ -431,6 +443,10 @@ impl Host for ConnHost {
                 pr_warn_limited!("peer {} was restarted\n", self.flow.dst);
             }
             ConnEvent::PathMoved { .. } => self.counters.path_moves.inc(),
+            ConnEvent::PathPayload { path, bytes } => pr_warn_limited!(
+                "path {path} to {}: {bytes} bytes per packet get through\n",
+                self.flow.dst
+            ),
             ConnEvent::Silent => self.counters.silences.inc(),
         }
     }

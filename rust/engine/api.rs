@@ -279,6 +279,8 @@ pub struct Route {
 pub enum PayloadSource<'a, Q, T> {
     /// No payload.
     None,
+    /// So many zeros.
+    Padding(u32),
     /// Bytes `offset..offset+len` of the message of a pulled request.
     Request {
         /// The QP.
@@ -308,6 +310,7 @@ impl<Q, T> PayloadSource<'_, Q, T> {
     pub fn len(&self) -> u32 {
         match self {
             PayloadSource::None => 0,
+            PayloadSource::Padding(len) => *len,
             PayloadSource::Request { len, .. } | PayloadSource::Remote { len, .. } => *len,
         }
     }
@@ -357,6 +360,13 @@ pub enum ConnEvent {
         path: u8,
         /// Its new route.
         route: Route,
+    },
+    /// A path's packets are limited to another size from now on.
+    PathPayload {
+        /// Path id.
+        path: u8,
+        /// Bytes of payload in a packet at most.
+        bytes: u16,
     },
     /// Nothing was heard for long although packets are outstanding.
     Silent,

@@ -37,6 +37,7 @@ pub mod bits;
 pub mod cc;
 pub mod conn;
 pub mod hints;
+pub mod mtu;
 pub mod path;
 pub mod rtt;
 pub mod seq;

@@ -15,6 +15,7 @@ use super::api::{Route, Store};
 use super::bits::Bits256;
 use super::cc::{Controller, News, Shared};
 use super::conn::StreamId;
+use super::mtu::Mtu;
 use super::rtt::Rtt;
 use super::seq::{Psn, TxOrder};
 use super::time::{Instant, Span};
@@ -142,6 +143,8 @@ pub struct TxPath<S: Store> {
     pub rtt: Rtt,
     /// Window.
     pub cc: Controller,
+    /// How large its packets may be.
+    pub mtu: Mtu,
     /// Where its packets leave.
     pub route: Route,
     /// When it last moved to another route.
@@ -178,6 +181,7 @@ impl<S: Store> TxPath<S> {
             excused: false,
             rtt: Rtt::default(),
             cc,
+            mtu: Mtu::default(),
             route,
             moved_at: Instant::default(),
             stats: PathStats::default(),
@@ -191,7 +195,7 @@ impl<S: Store> TxPath<S> {
     }
 
     /// Begins anew with an empty sequence space: the peer's end is a new one.
-    pub fn reset(&mut self, cc: Controller) {
+    pub fn reset(&mut self, cc: Controller, mtu: Mtu) {
         self.una = Psn::new(0);
         self.next = Psn::new(0);
         self.pending = Bits256::EMPTY;
@@ -209,6 +213,7 @@ impl<S: Store> TxPath<S> {
         self.backoff = 0;
         self.excused = false;
         self.cc = cc;
+        self.mtu = mtu;
     }
 
     /// Oldest sequence not acknowledged.
@@ -253,7 +258,7 @@ impl<S: Store> TxPath<S> {
 
     /// When to probe.
     pub fn deadline(&self) -> Option<Instant> {
-        self.pto_at
+        Instant::earliest(self.pto_at, self.mtu.deadline())
     }
 
     /// Whether a new packet of `bytes` may be sent now.
@@ -429,10 +434,11 @@ impl<S: Store> TxPath<S> {
         if stale {
             return true;
         }
-        let mut bytes = 0u32;
+        let (mut bytes, mut largest) = (0u32, 0u32);
         while self.una != cum {
             if let Some(slot) = self.settle(self.una.get()) {
                 bytes = bytes.saturating_add(slot.bytes);
+                largest = largest.max(slot.len);
                 acked(&slot);
             }
             self.una = self.una.next();
@@ -442,9 +448,11 @@ impl<S: Store> TxPath<S> {
         while let Some(pos) = news.pop() {
             if let Some(slot) = self.settle(pos) {
                 bytes = bytes.saturating_add(slot.bytes);
+                largest = largest.max(slot.len);
                 acked(&slot);
             }
         }
+        self.mtu.on_passed(now, largest);
         // An honest peer never says so, but all from here on may have been acknowledged one by one.
         while self.una != self.next && !self.pending.get(self.una.get()) {
             self.una = self.una.next();
@@ -550,6 +558,23 @@ impl<S: Store> TxPath<S> {
         self.find_losses(now, false, shared);
         self.arm(now);
         Some(old)
+    }
+
+    /// Turns the first packet that is larger than the route lets through into a VOID that is still to be sent. Returns what
+    /// it was.
+    pub fn cut(&mut self) -> Option<TxSlot> {
+        let most = self.mtu.limit();
+        let mut rest = self.pending;
+        while let Some(pos) = rest.pop() {
+            let back = pos.wrapping_sub(self.una.get()) & 255;
+            let psn = self.una.plus(back);
+            let slot = self.slot(psn).copied()?;
+            if slot.len > most {
+                self.void(psn);
+                return Some(slot);
+            }
+        }
+        None
     }
 
     /// Turns the packet just pushed into a VOID that is still to be sent.
@@ -665,6 +690,7 @@ impl<S: Store> TxPath<S> {
             self.rtt.restart(now, rtt, !failed);
         }
         self.moved_at = now;
+        self.mtu.on_new_route(now);
         self.epoch = self.epoch.wrapping_add(1);
         self.epoch_base = self.order;
         self.arrived = self.order.plus(u32::MAX);

@@ -7,6 +7,7 @@
 //! begin anew. A forged INIT or RESET can thus cause a question, never harm.
 
 use super::super::api::{ConnEvent, Host, PayloadSource, Store, StreamError, Transmit};
+use super::super::mtu::Mtu;
 use super::super::path::RxPath;
 use super::super::stream::STREAM_WINDOW;
 use super::super::time::{Instant, Span};
@@ -187,7 +188,7 @@ impl<S: Store, H: Host> Connection<S, H> {
     fn reset_paths(&mut self, max_payload: u16) {
         let cc = controller(&self.config, max_payload);
         for path in self.paths.iter_mut() {
-            path.tx.reset(cc);
+            path.tx.reset(cc, Mtu::new(max_payload));
             path.rx = RxPath::default();
         }
         self.ack_due = 0;

@@ -4,6 +4,7 @@
 
 mod deadlines;
 mod handshake;
+mod payload;
 mod rejoin;
 mod routes;
 mod rx;
@@ -15,6 +16,7 @@ pub use table::{StreamId, StreamTable};
 
 use super::api::{Config, ConnEvent, Host, LocalParams, RequesterAttr, Route, Store};
 use super::cc::{Controller, Shared};
+use super::mtu::Mtu;
 use super::path::{PathStats, RxPath, TxPath, WINDOW};
 use super::spray::Sprayer;
 use super::stream::{Stream, STREAM_WINDOW};
@@ -58,6 +60,8 @@ pub struct PathInfo {
     pub srtt: Span,
     /// Smallest round-trip time.
     pub min_rtt: Span,
+    /// Bytes of payload in a packet at most.
+    pub payload: u32,
     /// Reordering tolerance in packets.
     pub tolerance: u32,
     /// Probes unanswered in a row.
@@ -128,6 +132,7 @@ impl<S: Store, H: Host> Connection<S, H> {
         })?;
         for path in paths.iter_mut() {
             path.tx.allocate()?;
+            path.tx.mtu = Mtu::new(config.max_payload);
         }
         let mut conn = Self {
             config,
@@ -291,6 +296,7 @@ impl<S: Store, H: Host> Connection<S, H> {
                 ce_share: p.tx.cc.alpha(),
                 srtt: p.tx.rtt.smoothed().unwrap_or(Span::ZERO),
                 min_rtt: p.tx.rtt.min(),
+                payload: p.tx.mtu.limit(),
                 tolerance: p.tx.tolerance(),
                 unanswered: p.tx.unanswered(),
                 received: p.rx.received(),

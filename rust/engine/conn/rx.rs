@@ -189,6 +189,8 @@ impl<S: Store, H: Host> Connection<S, H> {
         let id = usize::from(common.path);
         let answers = if common.flags & FLAG_PROBE == 0 {
             Answers::Packet
+        } else if self.on_size_answer(now, id, ack.echo_seq, host) {
+            Answers::Candidate
         } else {
             let delay = Span::from_micros(u64::from(ack.delay_us));
             self.on_answer(now, common.path, ack.echo_seq, delay)
@@ -232,6 +234,7 @@ impl<S: Store, H: Host> Connection<S, H> {
             self.judge_candidates(now, common.path, host);
         }
         self.repair |= 1u64.wrapping_shl(u32::from(common.path));
+        self.search_more(now, id, host);
         Handled::Feedback
     }
 

@@ -32,6 +32,7 @@ impl<S: Store, H: Host> Connection<S, H> {
         if self.hs.established {
             for id in 0..self.active_paths {
                 self.probe(now, id, host);
+                self.search_on(now, id, host);
             }
         }
         self.look_at_streams(now, host);

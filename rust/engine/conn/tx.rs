@@ -30,7 +30,11 @@ impl<S: Store, H: Host> Connection<S, H> {
             let Some(path) = self.next_path(now, room) else {
                 break;
             };
-            let (max, window) = (self.max_payload, self.peer_window);
+            let max = self
+                .paths
+                .get(usize::from(path))
+                .map_or(self.max_payload, |p| p.tx.mtu.limit());
+            let window = self.peer_window;
             let Some((id, stream)) = self.streams.at(slot) else {
                 self.streams.pop_front();
                 continue;
@@ -208,6 +212,11 @@ impl<S: Store, H: Host> Connection<S, H> {
         if content == Content::Void && slot.content != Content::Void {
             path.tx.forget(psn);
         }
+        let suspect = content != Content::Void
+            && path
+                .tx
+                .mtu
+                .suspects(now, slot.len, slot.tx_count.wrapping_add(1));
         let outcome = host.transmit(&Transmit {
             header: buf.get(..n).unwrap_or(&[]),
             payload,
@@ -215,6 +224,9 @@ impl<S: Store, H: Host> Connection<S, H> {
             path: u8::try_from(id).unwrap_or(0),
             ect: true,
         });
+        if suspect {
+            self.search(now, id, host);
+        }
         if outcome == TxOutcome::Fault && content != Content::Void {
             self.on_fault(now, id, psn, &slot, host);
         }

@@ -45,6 +45,8 @@ struct TxMsg {
     charged: bool,
     /// Counted in `reads`.
     reading: bool,
+    /// Attempt of the response that `got` counts.
+    response_attempt: u8,
     /// The response is complete; a local request has been executed.
     answered: bool,
     /// A first piece has been sent, in whatever attempt.
@@ -382,6 +384,22 @@ impl<S: Store> Requester<S> {
         }
     }
 
+    /// A piece is too large for its route: the attempt is over, the next one is in smaller pieces.
+    pub(crate) fn on_cut(&mut self, index: u32, attempt: u8) {
+        let pause = self.pause_until.is_some();
+        let idx = ReqIdx::new(index);
+        let Some(msg) = self.get_mut(idx) else { return };
+        msg.unresolved = msg.unresolved.saturating_sub(1);
+        if msg.attempt != attempt || msg.answered {
+            return;
+        }
+        msg.refused = true;
+        msg.sent_all = true;
+        if msg.unresolved == 0 && !pause {
+            self.restart(idx);
+        }
+    }
+
     /// A piece was refused.
     pub(crate) fn on_nak(
         &mut self,
@@ -635,6 +653,14 @@ impl<S: Store> Requester<S> {
         let req = msg.req;
         let outcome = match (data.op, req.opcode) {
             (Op::ReadResp, Opcode::Read) => {
+                let newer = data.attempt.wrapping_sub(msg.response_attempt);
+                if newer >= 128 {
+                    return;
+                }
+                if newer > 0 {
+                    msg.response_attempt = data.attempt;
+                    msg.got = 0;
+                }
                 let got = msg.got.saturating_add(payload.len);
                 if data.total != req.len || got > req.len {
                     Err(WcStatus::BadRespErr)

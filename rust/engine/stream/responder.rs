@@ -78,7 +78,21 @@ struct Response<T> {
     total: u32,
     sent: u32,
     unresolved: u32,
+    /// Nothing (more) of this attempt is to be sent.
     sent_all: bool,
+    attempt: u8,
+    /// A piece was too large for its route: to be sent again from the start when all pieces are resolved.
+    cut: bool,
+    /// Counted in `pending`.
+    pending: bool,
+}
+
+impl<T> Response<T> {
+    /// Nothing is left to be sent, for now; whether it no longer counts as pending.
+    fn end_attempt(&mut self) -> bool {
+        self.sent_all = true;
+        core::mem::take(&mut self.pending)
+    }
 }
 
 /// Why and where a stream stopped receiving.
@@ -397,6 +411,9 @@ impl<S: Store, T> Responder<S, T> {
                 sent: 0,
                 unresolved: 0,
                 sent_all: false,
+                attempt: 0,
+                cut: false,
+                pending: true,
             });
         }
     }
@@ -433,16 +450,17 @@ impl<S: Store, T> Responder<S, T> {
                         _ => 0,
                     };
                     r.sent = offset.saturating_add(len);
-                    r.sent_all = r.answer != Answer::Read || r.sent >= r.total;
                     r.unresolved = r.unresolved.saturating_add(1);
-                    if r.sent_all {
+                    let attempt = r.attempt;
+                    let all = r.answer != Answer::Read || r.sent >= r.total;
+                    if all && r.end_attempt() {
                         self.pending = self.pending.saturating_sub(1);
                     }
                     return Some(Piece {
                         index: slot,
                         offset,
                         len,
-                        attempt: 0,
+                        attempt,
                     });
                 }
                 _ => self.cursor = slot.wrapping_add(1),
@@ -471,7 +489,7 @@ impl<S: Store, T> Responder<S, T> {
             op,
             dst_qpn: 0,
             src_qpn: 0,
-            attempt: 0,
+            attempt: r.attempt,
             msn: r.rid,
             total: if op == Op::ReadResp { r.total } else { 0 },
             offset: if op == Op::ReadResp { piece.offset } else { 0 },
@@ -483,16 +501,38 @@ impl<S: Store, T> Responder<S, T> {
         Some(ResponsePacket { data, source })
     }
 
-    /// A piece has arrived at the requester.
+    /// A piece is too large for its route: the response is sent again, in smaller pieces.
+    pub(crate) fn on_cut(&mut self, slot: u32) {
+        let Some(r) = self.response_mut(slot) else {
+            return;
+        };
+        r.cut = true;
+        if r.end_attempt() {
+            self.pending = self.pending.saturating_sub(1);
+        }
+        self.on_acked(slot);
+    }
+
+    /// A piece has arrived at the requester, or was given up.
     pub(crate) fn on_acked(&mut self, slot: u32) {
+        let (oldest, cursor) = (self.oldest, self.cursor);
         if let Some(r) = self.response_mut(slot) {
             r.unresolved = r.unresolved.saturating_sub(1);
+            if r.cut && r.unresolved == 0 {
+                r.cut = false;
+                r.attempt = r.attempt.wrapping_add(1);
+                r.sent = 0;
+                r.sent_all = false;
+                if slot.wrapping_sub(oldest) < cursor.wrapping_sub(oldest) {
+                    self.cursor = slot;
+                }
+            }
         }
         while self.oldest != self.newest {
             let oldest = self.oldest;
             let done = self
                 .response(oldest)
-                .is_none_or(|r| r.sent_all && r.unresolved == 0);
+                .is_none_or(|r| r.sent_all && r.unresolved == 0 && !r.cut);
             if !done {
                 break;
             }
@@ -507,7 +547,7 @@ impl<S: Store, T> Responder<S, T> {
     pub(crate) fn on_fault(&mut self, slot: u32) {
         if let Some(r) = self.response_mut(slot) {
             r.answer = Answer::Error(NakReason::Access);
-            if !core::mem::replace(&mut r.sent_all, true) {
+            if r.end_attempt() {
                 self.pending = self.pending.saturating_sub(1);
             }
         }

@@ -81,7 +81,7 @@ pub enum Kind {
     InitAck,
     /// "I know no such connection": echoes id and tag of the offending packet.
     Reset,
-    /// Asks for an acknowledgement of a path; not sequenced, without content.
+    /// Asks for an acknowledgement of a path; not sequenced, without content but for padding.
     Probe,
 }
 
@@ -204,10 +204,11 @@ pub enum Packet {
 pub fn parse(head: &[u8], len: u32) -> Result<(Common, Packet), WireError> {
     let mut r = Reader::new(head);
     let c = Common::parse(&mut r)?;
-    // All types but DATA have one length. The head may be less than the datagram, but not than such a packet.
+    // All types but DATA and PROBE, which may be padded, have one length. The head may be less than the datagram, but
+    // not than such a packet.
     let fixed = match c.kind {
-        Kind::Data => None,
-        Kind::Void | Kind::Reset | Kind::Probe => Some(COMMON_LEN),
+        Kind::Data | Kind::Probe => None,
+        Kind::Void | Kind::Reset => Some(COMMON_LEN),
         Kind::Ack => Some(ACK_LEN),
         Kind::Nak => Some(NAK_LEN),
         Kind::Init | Kind::InitAck => Some(HANDSHAKE_LEN),
@@ -468,7 +469,7 @@ mod tests {
                 let got = parse(head, len as u32).map(|(c, _)| c.kind);
                 let expected = match len {
                     _ if len < n => Err(WireError::Truncated),
-                    _ if len > n => Err(WireError::Trailing),
+                    _ if len > n && kind != Kind::Probe => Err(WireError::Trailing),
                     _ => Ok(kind),
                 };
                 assert_eq!(got, expected, "{kind:?}, {len} bytes");

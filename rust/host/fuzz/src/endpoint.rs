@@ -234,6 +234,10 @@ impl Host for FuzzHost {
         assert!(p.route.plane < self.planes && p.route.port_slot < self.ports && p.path < 64);
         match &p.payload {
             PayloadSource::None => {}
+            PayloadSource::Padding(_) => {
+                let kind = wire::peek(p.header).map(|x| x.kind);
+                assert_eq!(kind, Ok(wire::Kind::Probe), "padded");
+            }
             PayloadSource::Request {
                 qp,
                 wqe,

@@ -291,6 +291,7 @@ impl Host for TestHost {
         let mut bytes = p.header.to_vec();
         match p.payload {
             PayloadSource::None => {}
+            PayloadSource::Padding(len) => bytes.resize(bytes.len() + len as usize, 0),
             PayloadSource::Request {
                 qp,
                 wqe,
@@ -344,6 +345,8 @@ pub struct Net {
     pub garbage_ppm: u32,
     /// Routes (port slots) that swallow everything.
     pub black: Vec<u8>,
+    /// Routes that swallow longer datagrams than so many bytes, by port slot; 255: all others.
+    pub narrow: Vec<(u8, usize)>,
 }
 
 /// What becomes of one datagram, where [`World::fates`] says so.
@@ -385,7 +388,17 @@ impl Default for Net {
             reorder_ns: 0,
             garbage_ppm: 0,
             black: Vec::new(),
+            narrow: Vec::new(),
         }
+    }
+}
+
+impl Net {
+    /// Whether a route swallows a datagram of `len` bytes.
+    fn swallows(&self, route: Route, len: usize) -> bool {
+        let slot = route.port_slot;
+        let most = |of: u8| self.narrow.iter().find(|n| n.0 == of).map(|n| n.1);
+        self.black.contains(&slot) || most(slot).or(most(255)).is_some_and(|most| len > most)
     }
 }
 
@@ -582,7 +595,7 @@ impl World {
                 self.meet(fate, i, to, route, bytes);
                 continue;
             }
-            if self.net.black.contains(&route.port_slot) || self.rng.chance(self.net.loss_ppm) {
+            if self.net.swallows(route, bytes.len()) || self.rng.chance(self.net.loss_ppm) {
                 continue;
             }
             let copies = 1 + usize::from(self.rng.chance(self.net.dup_ppm));
@@ -606,8 +619,8 @@ impl World {
                     // The checksum protects real packets; here ids and tags stay wrong.
                     bad[k] = self.rng.draw() as u8;
                 }
-                if let Some(t) = bad.get_mut(8) {
-                    *t ^= 0x55;
+                if let (Some(t), Some(right)) = (bad.get_mut(8), bytes.get(8)) {
+                    *t = right ^ 0x55;
                 }
                 if self.rng.chance(300_000) {
                     bad.truncate(self.rng.below(bad.len() as u64 + 1) as usize);

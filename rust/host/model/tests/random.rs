@@ -39,9 +39,15 @@ fn net() -> impl Strategy<Value = Net> {
         prop_oneof![Just(0u32), 0..300_000u32],
         1..1_000_000u64,
         prop_oneof![Just(vec![]), Just(vec![2u8]), Just(vec![0u8, 5, 7])],
+        // Most routes let everything through.
+        prop_oneof![
+            2 => Just(vec![]),
+            1 => (0..8u8, 560..1460usize).prop_map(|n| vec![n]),
+            1 => (560..1460usize).prop_map(|most| vec![(255, most)]),
+        ],
     )
         .prop_map(
-            |(base, step, cost, loss, dup, reorder, reorder_ns, black)| Net {
+            |(base, step, cost, loss, dup, reorder, reorder_ns, black, narrow)| Net {
                 base,
                 step,
                 milli_ns_per_byte: cost,
@@ -51,6 +57,7 @@ fn net() -> impl Strategy<Value = Net> {
                 reorder_ns,
                 garbage_ppm: dup / 2,
                 black,
+                narrow,
             },
         )
 }

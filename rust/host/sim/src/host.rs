@@ -164,7 +164,7 @@ impl Host for End {
         match event {
             ConnEvent::Established => self.established = true,
             ConnEvent::PathMoved { .. } => self.moves += 1,
-            ConnEvent::PeerRestarted | ConnEvent::Silent => {}
+            ConnEvent::PeerRestarted | ConnEvent::PathPayload { .. } | ConnEvent::Silent => {}
         }
     }
 }
