@@ -29,6 +29,7 @@ use crate::{
             Flow,
             IpAddr, //
         },
+        netdev,
         skb::{
             RxPacket,
             TxPacket, //
@@ -38,7 +39,10 @@ use crate::{
             RxInfo, //
         },
     },
-    sync::pr_warn_limited,
+    sync::{
+        pr_warn_limited,
+        NetDev, //
+    },
     verbs::{
         datagram::{
             Incoming,
@@ -156,41 +160,75 @@ impl PartialOrd for Key {
     }
 }
 
+/// Whom a GID leads to.
+struct Owner {
+    dev: Arc<Device>,
+    /// The GID's network interface: the device's, or one on top of it.
+    ifindex: u32,
+}
+
 /// Which device a received datagram is for: by its destination address.
 #[derive(Default)]
-pub(super) struct Addresses(RBTree<Key, Arc<Device>>);
+pub(super) struct Addresses(RBTree<Key, Owner>);
 
 impl Addresses {
     /// The device that has `address`; if several have it (a link-local one), that on the interface by
     /// which the datagram came, else any.
     fn find(&self, net_cookie: u64, address: IpAddr, ifindex: u32) -> Option<Arc<Device>> {
-        let at_or_after = |ifindex| {
-            let cursor = self.0.cursor_lower_bound(&Key {
+        let mut owner = (0, 0);
+        let mut any = None;
+        loop {
+            let key = Key {
                 net_cookie,
                 address,
-                owner: (ifindex, 0),
-            })?;
-            let (key, dev) = cursor.current();
-            let ours = key.net_cookie == net_cookie && key.address == address;
-            ours.then(|| (key.owner.0, dev.clone()))
-        };
-        match at_or_after(ifindex) {
-            Some((at, dev)) if at == ifindex => Some(dev),
-            _ => at_or_after(0).map(|(_, dev)| dev),
+                owner,
+            };
+            let Some(cursor) = self.0.cursor_lower_bound(&key) else {
+                break;
+            };
+            let (key, found) = cursor.current();
+            if key.net_cookie != net_cookie || key.address != address {
+                break;
+            }
+            if found.ifindex == ifindex {
+                return Some(found.dev.clone());
+            }
+            any.get_or_insert_with(|| found.dev.clone());
+            owner = match key.owner {
+                (at, u16::MAX) => (at.saturating_add(1), 0),
+                (at, index) => (at, index.saturating_add(1)),
+            };
         }
+        any
     }
 }
 
 impl Shared {
-    /// Datagrams to `gid` are for `dev`. Process context.
-    pub(super) fn add_address(&self, dev: &Arc<Device>, gid: [u8; 16], index: u16) -> Result {
+    /// Datagrams to `gid`, an address of `netdev`, are for `dev`. Process context.
+    pub(super) fn add_address(
+        &self,
+        dev: &Arc<Device>,
+        gid: [u8; 16],
+        index: u16,
+        netdev: &NetDev,
+    ) -> Result {
+        dev.port()
+            .check_address(&IpAddr(gid), netdev)
+            .inspect_err(|e| {
+                pr_warn_limited!(
+                    "{} of {} is not listed as a GID: {}\n",
+                    IpAddr(gid),
+                    netdev::name(netdev),
+                    unlisted(*e)
+                );
+            })?;
         let key = key_of(dev, gid, index);
+        let owner = Owner {
+            dev: dev.clone(),
+            ifindex: netdev.ifindex(),
+        };
         let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
-        let old = self
-            .addresses
-            .lock()
-            .0
-            .insert(node.into_node(key, dev.clone()));
+        let old = self.addresses.lock().0.insert(node.into_node(key, owner));
         drop(old);
         Ok(())
     }
@@ -252,6 +290,16 @@ impl Shared {
             }
             Some(Received::Dropped) | None => counters.datagrams_dropped.inc(),
         }
+    }
+}
+
+/// What [`Port::check_address`] meant.
+fn unlisted(e: Error) -> &'static str {
+    match e {
+        e if e == EAFNOSUPPORT => "IPv6 is disabled",
+        e if e == EADDRNOTAVAIL => "the interface does not have this address",
+        e if e == EXDEV => "the interface is in another network namespace than the device",
+        _ => "the device is going away",
     }
 }
 

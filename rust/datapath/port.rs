@@ -183,6 +183,20 @@ impl Sockets {
     }
 }
 
+/// Where a connection is to lead.
+pub(super) struct Toward {
+    /// Source address.
+    pub(super) local: IpAddr,
+    /// Destination address.
+    pub(super) remote: IpAddr,
+    /// Interface of the source address: the device's, or one on top of it (a VLAN).
+    pub(super) ifindex: u32,
+    /// DSCP bits of the IP header.
+    pub(super) tos: u8,
+    /// MTU of that interface in bytes.
+    pub(super) dev_mtu: u32,
+}
+
 struct PortState {
     /// `None` once the port is closed.
     sockets: Option<Arc<Sockets>>,
@@ -283,22 +297,35 @@ impl Port {
         drop(old);
     }
 
+    /// Whether the device can be reached at `address`, which `netdev` is said to have: its own
+    /// interface, or one on top of it. `EXDEV` if that is in another namespace, `EAFNOSUPPORT` without
+    /// IPv6, `EADDRNOTAVAIL` if it does not have the address, as the core lists a link-local one for each
+    /// interface.
+    pub(super) fn check_address(&self, address: &IpAddr, netdev: &NetDev) -> Result {
+        if netdev::net_cookie(netdev) != self.net_cookie {
+            return Err(EXDEV);
+        }
+        if address.is_v4() {
+            return Ok(());
+        }
+        if self.sockets()?.sources(Family::V6).is_none() {
+            return Err(EAFNOSUPPORT);
+        }
+        if !netdev::has_v6(netdev, address) {
+            return Err(EADDRNOTAVAIL);
+        }
+        Ok(())
+    }
+
     /// Runs `f` on the connection to a peer, which is made if there is none.
     /// The connection does not go away while `f` runs; process context.
     pub(super) fn with_conn<R>(
         &self,
         shared: &Shared,
-        local: IpAddr,
-        remote: IpAddr,
-        tos: u8,
-        dev_mtu: u32,
+        to: &Toward,
         f: impl FnOnce(&Arc<Conn>) -> Result<R>,
     ) -> Result<R> {
-        let key = PeerKey {
-            net_cookie: self.net_cookie,
-            local,
-            remote,
-        };
+        let key = PeerKey::new(self.net_cookie, to.local, to.remote, to.ifindex);
         let mut state = self.state.lock();
         let sockets = state.sockets.clone().ok_or(ENODEV)?;
         let found = state.conns.iter().find(|c| *c.key() == key).cloned();
@@ -306,7 +333,7 @@ impl Port {
             Some(conn) => conn,
             None => {
                 state.conns.reserve(1, GFP_KERNEL)?;
-                let conn = self.connect(shared, sockets, key, tos, dev_mtu)?;
+                let conn = self.connect(shared, sockets, key, to)?;
                 if state.conns.push(conn.clone(), GFP_KERNEL).is_err() {
                     shared.remove(&conn);
                     conn.close();
@@ -338,20 +365,19 @@ impl Port {
         shared: &Shared,
         sockets: Arc<Sockets>,
         key: PeerKey,
-        tos: u8,
-        dev_mtu: u32,
+        to: &Toward,
     ) -> Result<Arc<Conn>> {
         let oif = if key.remote == key.local {
             0
         } else {
-            self.ifindex
+            to.ifindex
         };
         let flow = Flow {
             src: key.local,
             dst: key.remote,
             oif,
             dport: shared.settings.port,
-            tos,
+            tos: to.tos,
         };
         let mut host = ConnHost::new(
             sockets,
@@ -366,7 +392,7 @@ impl Port {
         };
         let max_payload = host
             .mtu()?
-            .min(dev_mtu)
+            .min(to.dev_mtu)
             .saturating_sub(ip_header)
             .saturating_sub(UDP_HEADER)
             .saturating_sub(MAX_DATA_HEADER as u32);

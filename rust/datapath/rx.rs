@@ -64,11 +64,7 @@ impl Shared {
                 return;
             }
         };
-        let key = PeerKey {
-            net_cookie: info.net_cookie,
-            local: info.dst,
-            remote: info.src,
-        };
+        let key = PeerKey::new(info.net_cookie, info.dst, info.src, info.ifindex);
         // INIT does not know our id yet and RESET echoes the sender's own; the
         // addresses tell whom they concern.
         let conn = match peek.kind {

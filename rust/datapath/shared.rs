@@ -64,6 +64,22 @@ pub struct PeerKey {
     pub local: IpAddr,
     /// The peer's address.
     pub remote: IpAddr,
+    /// Interface of a link-local address, which means something only there (RFC 4007 section 6); else 0.
+    pub scope: u32,
+}
+
+impl PeerKey {
+    /// For the addresses of a connection by, or a datagram that came in by, an interface.
+    pub fn new(net_cookie: u64, local: IpAddr, remote: IpAddr, ifindex: u32) -> Self {
+        // What a host sends to itself comes in by the loopback interface.
+        let scoped = local != remote && (local.is_link_local() || remote.is_link_local());
+        Self {
+            net_cookie,
+            local,
+            remote,
+            scope: if scoped { ifindex } else { 0 },
+        }
+    }
 }
 
 impl Ord for PeerKey {
@@ -72,6 +88,7 @@ impl Ord for PeerKey {
             .cmp(&other.net_cookie)
             .then_with(|| self.remote.0.cmp(&other.remote.0))
             .then_with(|| self.local.0.cmp(&other.local.0))
+            .then_with(|| self.scope.cmp(&other.scope))
     }
 }
 

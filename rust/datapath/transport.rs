@@ -6,7 +6,10 @@ use super::{
     conn::Conn,
     counters,
     datagram::Sender,
-    port::Port,
+    port::{
+        Port,
+        Toward, //
+    },
     Datapath,
     SHARED, //
 };
@@ -18,8 +21,14 @@ use crate::{
         StreamId,
         StreamTable, //
     },
-    net::addr::IpAddr,
-    sync::NetDev,
+    net::{
+        addr::IpAddr,
+        netdev, //
+    },
+    sync::{
+        pr_warn_limited,
+        NetDev, //
+    },
     verbs::{
         dev::Device,
         qp::Qp,
@@ -66,6 +75,51 @@ pub(super) fn link(qp: &Qp) -> Option<StreamLink> {
     })
 }
 
+/// Finds or makes the connection and adds the QP's stream to it.
+fn attach(dev: &Arc<Device>, qp: &Arc<Qp>, to: &Toward, attr: &StreamAttr) -> Result {
+    let shared = SHARED.get().ok_or(ENODEV)?;
+    if to.local.is_v4() != to.remote.is_v4() {
+        return Err(EAFNOSUPPORT);
+    }
+    let mut stream = Some(Stream::new(qp.clone(), attr)?);
+    dev.port().with_conn(&shared, to, |conn| loop {
+        let wanted = stream.take().ok_or(EINVAL)?;
+        let done = conn.with(|live, _| {
+            live.engine
+                .attach(wanted)
+                .map_err(|back| (back, live.engine.stream_capacity()))
+        });
+        match done.ok_or(ENOTCONN)? {
+            Ok(id) => {
+                qp.set_link(Link::Stream(StreamLink {
+                    conn: conn.clone(),
+                    id,
+                }));
+                return Ok(());
+            }
+            Err((back, capacity)) => {
+                stream = Some(back);
+                let bigger = StreamTable::new(capacity.saturating_mul(2).max(1))?;
+                let old = conn.with(|live, _| live.engine.grow_streams(bigger));
+                drop(old);
+            }
+        }
+    })
+}
+
+/// What an error of [`attach`] means.
+fn reason(e: Error) -> &'static str {
+    match e {
+        e if e == EMSGSIZE => "the MTU of the interface or route is too small",
+        e if e == EAFNOSUPPORT => "one is IPv4 and the other IPv6, or IPv6 is disabled",
+        e if e == ENETUNREACH || e == EHOSTUNREACH => "there is no route by this interface",
+        e if e == EACCES => "the route is prohibited",
+        e if e == ENOMEM => "there is no memory left",
+        e if e == ENODEV || e == ENOTCONN || e == ENONET => "the device is going away",
+        _ => "the route cannot be used",
+    }
+}
+
 impl Transport for Datapath {
     type Link = Link;
     type Port = Port;
@@ -90,38 +144,24 @@ impl Transport for Datapath {
     }
 
     fn attach(dev: &Arc<Device>, qp: &Arc<Qp>, av: &AddressVector, attr: &StreamAttr) -> Result {
-        let shared = SHARED.get().ok_or(ENODEV)?;
-        let (local, remote) = (IpAddr(av.sgid), IpAddr(av.dgid));
-        if local.is_v4() != remote.is_v4() {
-            return Err(EINVAL);
-        }
-        let mut stream = Some(Stream::new(qp.clone(), attr)?);
-        let mtu = av.netdev.mtu();
-        let tos = av.traffic_class & DSCP_MASK;
-        dev.port()
-            .with_conn(&shared, local, remote, tos, mtu, |conn| loop {
-                let wanted = stream.take().ok_or(EINVAL)?;
-                let done = conn.with(|live, _| {
-                    live.engine
-                        .attach(wanted)
-                        .map_err(|back| (back, live.engine.stream_capacity()))
-                });
-                match done.ok_or(ENOTCONN)? {
-                    Ok(id) => {
-                        qp.set_link(Link::Stream(StreamLink {
-                            conn: conn.clone(),
-                            id,
-                        }));
-                        return Ok(());
-                    }
-                    Err((back, capacity)) => {
-                        stream = Some(back);
-                        let bigger = StreamTable::new(capacity.saturating_mul(2).max(1))?;
-                        let old = conn.with(|live, _| live.engine.grow_streams(bigger));
-                        drop(old);
-                    }
-                }
-            })
+        let to = Toward {
+            local: IpAddr(av.sgid),
+            remote: IpAddr(av.dgid),
+            ifindex: av.netdev.ifindex(),
+            tos: av.traffic_class & DSCP_MASK,
+            dev_mtu: av.netdev.mtu(),
+        };
+        attach(dev, qp, &to, attr).inspect_err(|e| {
+            pr_warn_limited!(
+                "QP {:#x} cannot be connected from {} ({}) to {}: {} ({:?})\n",
+                qp.qpn(),
+                to.local,
+                netdev::name(&av.netdev),
+                to.remote,
+                reason(*e),
+                e
+            );
+        })
     }
 
     fn attach_datagram(dev: &Arc<Device>, qp: &Arc<Qp>) -> Result {
@@ -130,8 +170,9 @@ impl Transport for Datapath {
         Ok(())
     }
 
-    fn add_address(dev: &Arc<Device>, gid: [u8; 16], index: u16) -> Result {
-        SHARED.get().ok_or(ENODEV)?.add_address(dev, gid, index)
+    fn add_address(dev: &Arc<Device>, gid: [u8; 16], index: u16, netdev: &NetDev) -> Result {
+        let shared = SHARED.get().ok_or(ENODEV)?;
+        shared.add_address(dev, gid, index, netdev)
     }
 
     fn del_address(dev: &Arc<Device>, gid: [u8; 16], index: u16) {

@@ -23,6 +23,7 @@
 #include <linux/workqueue.h>
 #include <linux/ethtool.h>
 #include <linux/rtnetlink.h>
+#include <net/addrconf.h>
 #include <net/inet_ecn.h>
 #include <net/ip.h>
 #include <net/ip6_route.h>
@@ -268,6 +269,17 @@ u32 mroce_netdev_speed(struct net_device *dev)
 		speed = ks.base.speed;
 	rtnl_unlock();
 	return speed;
+}
+
+/* Whether an IPv6 address is the device's own, if only tentatively. */
+bool mroce_netdev_has_v6(const struct net_device *dev, const u8 *addr)
+{
+	struct in6_addr in6;
+
+	if (!ipv6_mod_enabled())
+		return false;
+	memcpy(&in6, addr, sizeof(in6));
+	return ipv6_chk_addr_and_flags(dev_net(dev), &in6, dev, false, 1, 0);
 }
 
 const char *mroce_netdev_name(const struct net_device *dev)

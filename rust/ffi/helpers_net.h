@@ -104,6 +104,7 @@ void mroce_dwork_free(struct mroce_dwork *d);
 
 u64 mroce_netdev_net_cookie(const struct net_device *dev);
 u32 mroce_netdev_speed(struct net_device *dev);
+bool mroce_netdev_has_v6(const struct net_device *dev, const u8 *addr);
 const char *mroce_netdev_name(const struct net_device *dev);
 
 #endif

@@ -201,6 +201,21 @@ struct net_device *mroce_gid_attr_ndev_hold(const struct ib_gid_attr *attr)
 	return dev;
 }
 
+/*
+ * As mroce_gid_attr_ndev_hold(), for the callbacks that add and delete the
+ * entry: it is not in the table yet, or no longer.
+ */
+struct net_device *mroce_gid_attr_ndev_changing(const struct ib_gid_attr *attr)
+{
+	struct net_device *dev;
+
+	rcu_read_lock();
+	dev = rcu_dereference(attr->ndev);
+	dev_hold(dev);
+	rcu_read_unlock();
+	return dev;
+}
+
 size_t mroce_umem_fill_pages(struct ib_umem *umem, struct page **pages,
 			     size_t n)
 {

@@ -55,6 +55,7 @@ void mroce_nd_eui64(const struct net_device *dev, u8 *eui);
 /* RDMA core */
 const char *mroce_ib_device_name(const struct ib_device *dev);
 struct net_device *mroce_gid_attr_ndev_hold(const struct ib_gid_attr *attr);
+struct net_device *mroce_gid_attr_ndev_changing(const struct ib_gid_attr *attr);
 size_t mroce_umem_fill_pages(struct ib_umem *umem, struct page **pages,
 			     size_t n);
 struct ib_umem *mroce_umem_get_va(struct ib_device *device, unsigned long addr,

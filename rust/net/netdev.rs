@@ -2,7 +2,7 @@
 
 //! Network devices: their notifier chain, and what `sync::NetDev` lacks.
 
-use super::sys;
+use super::{addr::IpAddr, sys};
 use crate::sync::NetDev;
 use core::marker::PhantomData;
 use kernel::{
@@ -36,6 +36,13 @@ pub fn speed(dev: &NetDev) -> Option<u32> {
         0 => None,
         mbits => Some(mbits),
     }
+}
+
+/// Whether `address`, an IPv6 one, is the device's own. Any context.
+pub fn has_v6(dev: &NetDev, address: &IpAddr) -> bool {
+    // SAFETY: the device is alive by its type's invariant; the 16 bytes of the
+    // address are valid for reads.
+    unsafe { sys::mroce_netdev_has_v6(dev.as_ptr().cast(), address.0.as_ptr()) }
 }
 
 /// The events of the netdevice notifier chain that matter here.

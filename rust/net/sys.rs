@@ -115,5 +115,6 @@ extern "C" {
 
     pub(super) fn mroce_netdev_net_cookie(dev: *const net_device) -> u64;
     pub(super) fn mroce_netdev_speed(dev: *mut net_device) -> u32;
+    pub(super) fn mroce_netdev_has_v6(dev: *const net_device, addr: *const u8) -> bool;
     pub(super) fn mroce_netdev_name(dev: *const net_device) -> *const c_char;
 }

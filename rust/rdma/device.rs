@@ -3,7 +3,7 @@
 //! Devices.
 
 use super::{
-    AhOps, CqOps, DeviceAttr, DeviceHandle, GidAttr, Handle, LinkLayer, MrOps, MwOps, PdOps,
+    AhOps, ChangingGid, CqOps, DeviceAttr, DeviceHandle, Handle, LinkLayer, MrOps, MwOps, PdOps,
     PortAttr, QpOps, SrqOps, StatDesc, StatValues, UcontextOps,
 };
 use crate::{ffi::bindings as ffi, sync::NetDev};
@@ -96,13 +96,13 @@ pub trait Driver: Sized + Send + Sync + 'static {
         LinkLayer::Ethernet
     }
 
-    /// A GID was added to a port's table.
-    fn add_gid(_dev: &Device<Self>, _gid: &GidAttr<'_>) -> Result {
+    /// A GID is about to be added to a port's table, which an error prevents.
+    fn add_gid(_dev: &Device<Self>, _gid: &ChangingGid<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// A GID is about to leave a port's table.
-    fn del_gid(_dev: &Device<Self>, _gid: &GidAttr<'_>) -> Result {
+    fn del_gid(_dev: &Device<Self>, _gid: &ChangingGid<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 

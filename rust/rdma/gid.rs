@@ -107,6 +107,37 @@ impl GidAttr<'_> {
     }
 }
 
+/// An entry of a port's GID table that is being added or deleted.
+pub struct ChangingGid<'a>(GidAttr<'a>);
+
+impl ChangingGid<'_> {
+    /// # Safety
+    ///
+    /// `raw` must be an entry that does not change for `'a`.
+    pub(super) unsafe fn from_raw(raw: *const ffi::ib_gid_attr) -> Self {
+        // SAFETY: The caller vouches for it.
+        Self(unsafe { GidAttr::from_raw(raw) })
+    }
+
+    /// The GID.
+    pub fn gid(&self) -> Gid {
+        self.0.gid()
+    }
+
+    /// Its index in the table.
+    pub fn index(&self) -> u16 {
+        self.0.index()
+    }
+
+    /// The network device it belongs to, see [`GidAttr::netdev`].
+    pub fn netdev(&self) -> Option<ARef<NetDev>> {
+        // SAFETY: The entry is valid for `'a`.
+        let dev = unsafe { ffi::mroce_gid_attr_ndev_changing(self.0.raw) };
+        // SAFETY: The helper took a reference for us.
+        unsafe { NetDev::from_raw_owned(dev) }
+    }
+}
+
 /// The numbers in an address vector, without references.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AhValues {

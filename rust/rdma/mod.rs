@@ -55,7 +55,7 @@ pub use attr::{port_cap, AtomicCap, DeviceAttr, LinkLayer, Mtu, PhysState, PortA
 pub use cq::{Cq, CqInitAttr, CqOps, NewCq, Notify};
 pub use device::{Device, DeviceRef, Driver, NewDevice, PortImmutable};
 pub use event::{CqEvent, PortEvent, QpEvent, SrqEvent};
-pub use gid::{AhAttr, AhValues, Gid, GidAttr, GidType};
+pub use gid::{AhAttr, AhValues, ChangingGid, Gid, GidAttr, GidType};
 pub use handle::{CqHandle, DeviceHandle, Handle, QpHandle, SrqHandle};
 pub use link::{LinkRegistration, LinkType};
 pub use mmap::{MmapEntry, UserRing};

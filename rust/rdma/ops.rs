@@ -12,7 +12,7 @@
 //! - Parents (device, domain, completion queues) outlive their children.
 
 use super::{
-    mmap, wr::WcArray, Ah, AhAttr, AhOps, Cq, CqInitAttr, CqOps, Device, Driver, Gid, GidAttr,
+    mmap, wr::WcArray, Ah, AhAttr, AhOps, ChangingGid, Cq, CqInitAttr, CqOps, Device, Driver, Gid,
     LinkLayer, Mr, MrOps, MrRequest, Mw, MwOps, Notify, Pd, PdOps, Qp, QpAttr, QpAttrOut,
     QpInitAttr, QpMask, QpOps, RecvWr, SendWr, Srq, SrqAttr, SrqMask, SrqOps, StatDesc, StatValues,
     Ucontext, UcontextOps, Udata,
@@ -237,7 +237,7 @@ impl<D: Driver> Adapter<D> {
         // SAFETY: The table belongs to a device whose data is set up.
         let dev = unsafe { Device::<D>::from_raw(dev) };
         // SAFETY: The entry does not change during the call.
-        let gid = unsafe { GidAttr::from_raw(attr) };
+        let gid = unsafe { ChangingGid::from_raw(attr) };
         ret(|| D::add_gid(dev, &gid))
     }
 
@@ -250,7 +250,7 @@ impl<D: Driver> Adapter<D> {
         // SAFETY: The table belongs to a device whose data is set up.
         let dev = unsafe { Device::<D>::from_raw(dev) };
         // SAFETY: The entry does not change during the call.
-        let gid = unsafe { GidAttr::from_raw(attr) };
+        let gid = unsafe { ChangingGid::from_raw(attr) };
         ret(|| D::del_gid(dev, &gid))
     }
 

@@ -348,11 +348,12 @@ impl rdma::Driver for Driver {
         Ok(())
     }
 
-    fn add_gid(dev: &rdma::Device<Self>, gid: &rdma::GidAttr<'_>) -> Result {
-        BoundTransport::add_address(device_of(dev), gid.gid().0, gid.index())
+    fn add_gid(dev: &rdma::Device<Self>, gid: &rdma::ChangingGid<'_>) -> Result {
+        let netdev = gid.netdev().ok_or(ENODEV)?;
+        BoundTransport::add_address(device_of(dev), gid.gid().0, gid.index(), &netdev)
     }
 
-    fn del_gid(dev: &rdma::Device<Self>, gid: &rdma::GidAttr<'_>) -> Result {
+    fn del_gid(dev: &rdma::Device<Self>, gid: &rdma::ChangingGid<'_>) -> Result {
         BoundTransport::del_address(device_of(dev), gid.gid().0, gid.index());
         Ok(())
     }

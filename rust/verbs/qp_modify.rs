@@ -35,6 +35,7 @@ use crate::{
         self, modify_is_ok, AhValues, GidType, MmapEntry, Mtu, QpAttr, QpAttrOut, QpCap,
         QpInitAttr, QpMask, QpState, QpType, RecvWr, SendWr,
     },
+    sync::pr_warn_limited,
     BoundTransport,
 };
 use core::mem::size_of;
@@ -91,19 +92,31 @@ fn require(ok: bool) -> Result {
     }
 }
 
+/// `why` unless `ok`.
+fn demand(ok: bool, why: &'static str) -> Result<(), &'static str> {
+    if ok {
+        Ok(())
+    } else {
+        Err(why)
+    }
+}
+
 impl Attrs {
-    /// Takes over what `attr` has, checking each value's range.
-    fn apply(&mut self, attr: &QpAttr<'_>) -> Result {
+    /// Takes over what `attr` has, checking each value's range. Says what is wrong.
+    fn apply(&mut self, attr: &QpAttr<'_>) -> Result<(), &'static str> {
         let mask = attr.mask();
         if mask.contains(QpMask::PORT) {
-            require(attr.port() == 1)?;
+            demand(attr.port() == 1, "there is only port 1")?;
             self.port = 1;
         }
         if mask.contains(QpMask::PKEY_INDEX) {
-            require(attr.pkey_index() == 0)?;
+            demand(attr.pkey_index() == 0, "there is only P_Key 0")?;
         }
         if mask.contains(QpMask::ACCESS_FLAGS) {
-            require(attr.access_flags() & !QP_ACCESS == 0)?;
+            demand(
+                attr.access_flags() & !QP_ACCESS == 0,
+                "unknown access flags",
+            )?;
             self.access_flags = attr.access_flags();
         }
         if mask.contains(QpMask::QKEY) {
@@ -111,21 +124,21 @@ impl Attrs {
         }
         if mask.contains(QpMask::AV) {
             self.ah = attr.ah().values();
-            require(self.ah.port == 1)?;
+            demand(self.ah.port == 1, "there is only port 1")?;
         }
         if mask.contains(QpMask::PATH_MTU) {
-            self.path_mtu = attr.path_mtu().ok_or(EINVAL)?;
+            self.path_mtu = attr.path_mtu().ok_or("unknown path MTU")?;
         }
         if mask.contains(QpMask::TIMEOUT) {
-            require(attr.timeout() < 32)?;
+            demand(attr.timeout() < 32, "timeout above 31")?;
             self.timeout = attr.timeout();
         }
         if mask.contains(QpMask::RETRY_CNT) {
-            require(attr.retry_cnt() <= 7)?;
+            demand(attr.retry_cnt() <= 7, "retry_cnt above 7")?;
             self.retry_cnt = attr.retry_cnt();
         }
         if mask.contains(QpMask::RNR_RETRY) {
-            require(attr.rnr_retry() <= 7)?;
+            demand(attr.rnr_retry() <= 7, "rnr_retry above 7")?;
             self.rnr_retry = attr.rnr_retry();
         }
         if mask.contains(QpMask::RQ_PSN) {
@@ -135,15 +148,21 @@ impl Attrs {
             self.sq_psn = attr.sq_psn();
         }
         if mask.contains(QpMask::MAX_QP_RD_ATOMIC) {
-            require(attr.max_rd_atomic() <= limits::MAX_RD_ATOMIC)?;
+            demand(
+                attr.max_rd_atomic() <= limits::MAX_RD_ATOMIC,
+                "max_rd_atomic above the limit",
+            )?;
             self.max_rd_atomic = attr.max_rd_atomic();
         }
         if mask.contains(QpMask::MAX_DEST_RD_ATOMIC) {
-            require(attr.max_dest_rd_atomic() <= limits::MAX_RD_ATOMIC)?;
+            demand(
+                attr.max_dest_rd_atomic() <= limits::MAX_RD_ATOMIC,
+                "max_dest_rd_atomic above the limit",
+            )?;
             self.max_dest_rd_atomic = attr.max_dest_rd_atomic();
         }
         if mask.contains(QpMask::MIN_RNR_TIMER) {
-            require(attr.min_rnr_timer() < 32)?;
+            demand(attr.min_rnr_timer() < 32, "min_rnr_timer above 31")?;
             self.min_rnr_timer = attr.min_rnr_timer();
         }
         if mask.contains(QpMask::DEST_QPN) {
@@ -172,10 +191,14 @@ impl QpObject {
     /// Connects the QP to its peer: INIT to RTR.
     fn attach(&self, attrs: &Attrs, attr: &QpAttr<'_>) -> Result {
         let ah = attr.ah();
-        let sgid = ah.sgid().ok_or(EINVAL)?;
-        if sgid.gid_type() != GidType::RoceUdp {
+        let sgid = ah.sgid().filter(|sgid| sgid.gid_type() == GidType::RoceUdp);
+        let Some(sgid) = sgid else {
+            pr_warn_limited!(
+                "QP {:#x} cannot be connected: its source is not a RoCE v2 GID\n",
+                self.inner.qpn()
+            );
             return Err(EINVAL);
-        }
+        };
         let av = AddressVector {
             sgid: sgid.gid().0,
             dgid: attrs.ah.dgid.0,
@@ -428,10 +451,25 @@ impl rdma::QpOps<Driver> for QpObject {
             return Err(EINVAL);
         }
         let next = attr.state()?.unwrap_or(cur);
-        require(modify_is_ok(cur, next, self.inner.qp_type(), mask))?;
+        let refused = |why: &str| {
+            let qpn = self.inner.qpn();
+            pr_warn_limited!(
+                "QP {:#x} cannot go from {:?} to {:?}: {}\n",
+                qpn,
+                cur,
+                next,
+                why
+            );
+            EINVAL
+        };
+        demand(
+            modify_is_ok(cur, next, self.inner.qp_type(), mask),
+            "an attribute is missing, or not allowed there",
+        )
+        .map_err(refused)?;
 
         let mut changed = *attrs;
-        changed.apply(attr)?;
+        changed.apply(attr).map_err(refused)?;
         if mask.contains(QpMask::EN_SQD_ASYNC_NOTIFY) {
             self.inner.set_sqd_notify(attr.en_sqd_async_notify());
         }

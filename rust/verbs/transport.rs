@@ -56,8 +56,9 @@ pub trait Transport: Sized + Send + Sync + 'static {
     fn attach(dev: &Arc<Device>, qp: &Arc<Qp>, av: &AddressVector, attr: &StreamAttr) -> Result;
     /// The datagram QP may send and receive; hangs a link on it.
     fn attach_datagram(dev: &Arc<Device>, qp: &Arc<Qp>) -> Result;
-    /// The device can be reached at `gid`, its GID number `index`.
-    fn add_address(dev: &Arc<Device>, gid: [u8; 16], index: u16) -> Result;
+    /// The device can be reached at `gid`, its GID number `index`, an address of `netdev`. An error if
+    /// it cannot.
+    fn add_address(dev: &Arc<Device>, gid: [u8; 16], index: u16, netdev: &NetDev) -> Result;
     /// The device loses that GID.
     fn del_address(dev: &Arc<Device>, gid: [u8; 16], index: u16);
     /// The QP may send, or its attributes as a requester have changed.
