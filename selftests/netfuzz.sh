@@ -110,6 +110,14 @@ all_counted() {
 check "what was sent is counted" all_counted
 only_two() { echo "$connections_seen connections"; ((connections_seen <= 2)); }
 check "strangers have made no connection" only_two
+# ib_mad tells of these without limit.
+no_bad_mads() {
+	local n
+	n=$(dmesg | awk '/metaroce-guest: begin netfuzz/ { n = 0 } /MAD received/ { n++ } END { print n + 0 }')
+	echo "$n lines"
+	((n == 0))
+}
+check "what is no management datagram does not reach ib_mad" no_bad_mads
 memory() {
 	wait_for 30 memory_is_bounded
 	echo "kernel memory before: $before_memory KiB, after: $after KiB"

@@ -21,8 +21,11 @@ use super::{
 };
 use crate::{
     engine::{
+        burst::{
+            Burst,
+            Then, //
+        },
         hints::Member,
-        wire::ACK_DELAY,
         Connection,
         Handled,
         Instant,
@@ -62,11 +65,6 @@ const CE: u8 = 0b11;
 /// QP of an application that opens one after the other.
 const LINGER_NS: u64 = 5_000_000_000;
 
-/// Datagrams after which an acknowledgement does not wait for the end of the burst any longer.
-const BURST: u32 = 16;
-/// The same while the peer says that nobody waits for it.
-const LAZY_BURST: u32 = 32;
-
 /// The engine instance of a connection.
 pub(super) type Engine = Connection<KernelStore, ConnHost>;
 
@@ -96,7 +94,7 @@ pub struct Conn {
     key: PeerKey,
     /// What was received.
     pub counters: ConnCounters,
-    /// When a datagram was last received, in monotonic nanoseconds.
+    /// When a datagram of the peer was last received, in monotonic nanoseconds.
     heard: Atomic<u64>,
     /// When the last stream left, in monotonic nanoseconds; 0 while there is one.
     idle_since: Atomic<u64>,
@@ -113,21 +111,16 @@ pub(super) struct Live {
     armed: Option<u64>,
     hints: Arc<Hints>,
     member: Member,
-    /// Datagrams received since the engine was last told that a burst is over.
-    burst: u32,
-    /// When the engine is to be told so at the latest, if it may wait.
-    end_by: Option<Instant>,
+    /// When the engine is to be told that a burst is over.
+    burst: Burst,
     /// Whether acknowledgements that nobody waits for are delayed at all.
     lazy: bool,
-    /// Length of the longest datagram so far, in bytes.
-    longest: u32,
 }
 
 impl Live {
     /// Acknowledges what was received since the last call and sends what may be sent now.
     fn end_of_burst(&mut self, now: Instant) {
-        self.burst = 0;
-        self.end_by = None;
+        self.burst.ended();
         let grant = self.hints.grant(now, &mut self.member);
         self.engine.set_grant(grant);
         self.engine.end_of_burst(now, &mut self.host);
@@ -146,7 +139,7 @@ impl Live {
     /// Makes the timer fire no later than the engine wants. A timer that fires
     /// early costs less than moving it with every packet.
     fn rearm(&mut self) {
-        let deadline = Instant::earliest(self.engine.next_deadline(), self.end_by);
+        let deadline = Instant::earliest(self.engine.next_deadline(), self.burst.end_by());
         let Some(deadline) = deadline.map(Instant::as_nanos) else {
             return;
         };
@@ -194,10 +187,8 @@ impl Conn {
                 armed: None,
                 hints,
                 member: Member::default(),
-                burst: 0,
-                end_by: None,
+                burst: Burst::default(),
                 lazy,
-                longest: 0,
             },
         );
         *self.live.lock() = Some(live);
@@ -238,30 +229,29 @@ impl Conn {
         };
         let live = &mut **live;
         live.host.packet = Some(packet);
-        let now = ktime_now_ns();
-        self.heard.store(now, Relaxed);
-        let now = Instant::from_nanos(now);
+        let now_ns = ktime_now_ns();
+        let now = Instant::from_nanos(now_ns);
         let handled = live
             .engine
             .handle_datagram(now, &meta, head, &mut live.host);
         let packet = live.host.packet.take();
         live.finish();
-        // A short datagram ends a message or is one: what it leads to must not wait, unless the
-        // peer says so. In a run of full ones the rest of the burst is waited for, but not for long.
-        live.burst = live.burst.saturating_add(1);
-        let full = info.len >= live.longest;
-        live.longest = live.longest.max(info.len);
-        if live.lazy && live.burst < LAZY_BURST && live.engine.may_wait() {
-            if live.end_by.is_none() {
-                live.end_by = Some(now.after(ACK_DELAY));
+        let may_wait = live.lazy && live.engine.may_wait();
+        let waits = live.burst.end_by().is_some();
+        let then = live.burst.on_datagram(now, handled, info.len, may_wait);
+        if then != Then::Nothing {
+            self.heard.store(now_ns, Relaxed);
+        }
+        match then {
+            // The timer is set already.
+            Then::Wait if waits => (),
+            Then::Nothing | Then::Wait => live.rearm(),
+            Then::Soon => live.softirq.raise(),
+            Then::End => {
+                live.end_of_burst(now);
+                live.finish();
                 live.rearm();
             }
-        } else if full && live.burst < BURST {
-            live.softirq.raise();
-        } else {
-            live.end_of_burst(now);
-            live.finish();
-            live.rearm();
         }
         drop(guard);
         drop(packet);
@@ -332,7 +322,7 @@ impl SoftirqCalls for Conn {
     fn on_timer(&self) {
         self.with(|live, now| {
             live.armed = None;
-            if live.end_by.is_some_and(|at| at <= now) {
+            if live.burst.end_by().is_some_and(|at| at <= now) {
                 live.end_of_burst(now);
             }
             live.engine.handle_timeout(now, &mut live.host);

@@ -270,6 +270,7 @@ impl Shared {
         let datagram = Incoming {
             header,
             len: info.len.saturating_sub(DATAGRAM_LEN as u32),
+            mad: Datagram::has_mad(head, info.len),
             grh: packet.grh(),
             v4: info.dst.is_v4(),
             vlan: info.vlan,

@@ -34,6 +34,7 @@
 
 pub mod api;
 pub mod bits;
+pub mod burst;
 pub mod cc;
 pub mod conn;
 pub mod hints;

@@ -89,6 +89,8 @@ pub struct Incoming {
     pub header: Datagram,
     /// Bytes of payload.
     pub len: u32,
+    /// Whether these may be a management datagram ([`Datagram::has_mad`]).
+    pub mad: bool,
     /// What goes in front of it.
     pub grh: [u8; GRH_LEN as usize],
     /// Whether it came over IPv4.
@@ -207,6 +209,9 @@ impl Qp {
             return Received::WrongQkey;
         }
         let own = self.next_recv();
+        if !d.mad && self.qp_type() == QpType::Gsi {
+            return Received::Dropped;
+        }
         // From a shared queue only one is taken at a time.
         let ssn = own.unwrap_or(0);
         let placed = self

@@ -25,6 +25,11 @@ const FLAG_IMMEDIATE: u8 = 0x10;
 /// Bytes of the header; payload follows.
 pub const DATAGRAM_LEN: usize = 20;
 
+/// Bytes of a management datagram (IB specification 13.4.2).
+const MAD_LEN: u32 = 256;
+/// Its first byte, the base version (IB specification 13.4.3).
+const MAD_BASE_VERSION: u8 = 1;
+
 /// The header of a DATAGRAM packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
@@ -71,6 +76,13 @@ impl Datagram {
         })
     }
 
+    /// Whether the payload of a packet of `len` bytes in all is a management datagram by its looks. The GSI takes
+    /// nothing else: its clients expect all of the bytes, and complain about others without limit.
+    pub fn has_mad(head: &[u8], len: u32) -> bool {
+        len == MAD_LEN.saturating_add(DATAGRAM_LEN as u32)
+            && head.get(DATAGRAM_LEN) == Some(&MAD_BASE_VERSION)
+    }
+
     /// The header's bytes.
     pub fn emit(&self) -> [u8; DATAGRAM_LEN] {
         let mut out = [0u8; DATAGRAM_LEN];
@@ -112,6 +124,19 @@ mod tests {
                     imm,
                 })
             })
+    }
+
+    #[test]
+    fn a_management_datagram_has_one_length_and_version() {
+        let mut packet = [0u8; DATAGRAM_LEN + 300];
+        for version in 0..=255u8 {
+            *packet.get_mut(DATAGRAM_LEN).unwrap() = version;
+            for len in 0..packet.len() {
+                let head = packet.get(..len).unwrap();
+                let want = version == 1 && len == DATAGRAM_LEN + 256;
+                assert_eq!(Datagram::has_mad(head, len as u32), want, "{version} {len}");
+            }
+        }
     }
 
     #[test]
