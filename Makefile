@@ -59,7 +59,7 @@ sim: ## network simulations: tables, and plots under out/sim
 bench: ## speed beside rxe, siw and TCP (QUICK=1, BASE=old bench.json)
 	@qemu/bench.sh
 
-lossbench: ## lossy and multipath networks in virtual time, with peers (QUICK=1: a few cases)
+lossbench: ## lossy and multipath networks in virtual time, with peers (QUICK=1: a few cases; STOCK=1: short, on the stock kernel)
 	@qemu/lossbench.sh $(LOSSBENCH_ARGS)
 
 lint: ## shell, C and Rust checks

@@ -6,7 +6,12 @@ kernel of its own, prints one line for each and writes JSON.
 Called by qemu/lossbench.sh, which builds what it needs. A case runs on a fresh
 kernel whose time and entropy are fixed by the seed, so a result repeats
 closely. `--list` shows the cases, `--case PATTERN` chooses some of them, and
-`--set NAME=VALUE` changes one setting (see selftests/lossbench/case.py).
+`--set NAME=VALUE` changes one setting (see selftests/lossbench/case.py). Tables,
+goals and the picture are made by lossbench_report.py; `--report FILE...` makes
+them again from results.json of earlier runs.
+
+`--stock` runs a short version, with slower links, in one boot of the stock
+kernel under QEMU, whose time is counted in instructions.
 """
 import argparse
 import concurrent.futures
@@ -23,7 +28,9 @@ import tempfile
 import threading
 import time
 
-DRIVERS = ["metaroce", "rxe", "siw", "tcp"]
+import lossbench_report
+from lossbench_report import DRIVERS
+
 LOSSES = [0, 0.1, 1, 5, 10]
 # What a kernel log must not hold.
 BAD_LOG = re.compile(r"BUG:|WARNING:|Oops|Kernel panic|possible recursive locking|possible circular|"
@@ -76,6 +83,28 @@ def cases():
     return out
 
 
+def stock_cases():
+    """The short version: links so slow that the guest's one emulated CPU is no limit."""
+    out = []
+
+    def add(group, name, drivers=None, **settings):
+        settings = {"burst_us": 500, "delay_us": 500, "samples_ms": [], "bin_ms": 50, "ms": 3000, "warm_ms": 500,
+                    **settings}
+        out.append({"group": group, "name": name, "drivers": drivers or DRIVERS, "quick": True, "settings": settings})
+
+    for loss in LOSSES:
+        add("loss", f"loss-50m-write-{loss:g}", rate_mbit=50, loss_pct=loss)
+    add("order", "order-50m-reorder-25", rate_mbit=50, reorder_pct=25)
+    add("order", "order-50m-jitter-200", rate_mbit=50, jitter_us=200)
+    for paths in (1, 4):
+        add("ecmp", f"ecmp-10m-{paths}", rate_mbit=10, paths=paths, capture=True)
+    add("cut", "cut-ecmp4-10m", rate_mbit=10, paths=4, ms=4500, cut={"at_ms": 500, "restore_ms": 2000})
+    for name, queue in (("droptail-30", {"kind": "pfifo", "packets": 30}),
+                        ("codel", {"kind": "codel", "args": ["limit", "1000", "ecn"]})):
+        add("incast", f"incast-8-{name}", rate_mbit=50, senders=8, queue=queue)
+    return out
+
+
 def jain(values):
     squares = sum(v * v for v in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else 0.0
@@ -98,6 +127,13 @@ def path_lines(samples, which="end", device=None):
                     row["device"] = dev
                     rows.append(row)
     return rows
+
+
+def mean(bins, bin_ms, begin_ms, end_ms):
+    """Mbit/s between two times; None when they are not in `bins`."""
+    first, last = int(begin_ms // bin_ms), int(end_ms // bin_ms)
+    part = bins[first:last]
+    return round(sum(part) * 8 / (len(part) * bin_ms) / 1e3, 2) if len(part) == last - first > 0 else None
 
 
 def summarise(case, raw):
@@ -134,15 +170,67 @@ def summarise(case, raw):
         for name in ("packets", "bytes", "lost", "queue_drops", "marked"):
             rec[f"{side}_{name}"] = sum(n[name] - b[name] for n, b in zip(now, before))
         rec[f"{side}_by_path"] = [n["bytes"] - b["bytes"] for n, b in zip(now, before)]
+    times = {event: at for event, at in raw["events"]}
+    # READ responses flow the other way.
+    data = "acks" if case.get("op") == "read" else "data"
+    if case.get("rate_mbit"):
+        # From the last but one sample of the counters to the last.
+        ms = times["end"] - times["measured"]
+        rec["link_busy"] = round(rec[f"{data}_bytes"] * 8 / ms / 1e3 / case["rate_mbit"] / case.get("paths", 1), 4)
+    if rec[f"{data}_packets"]:
+        rec["packet_bytes"] = round(rec[f"{data}_bytes"] / rec[f"{data}_packets"], 1)
+    by_path = rec[f"{data}_by_path"]
+    if len(by_path) > 1 and sum(by_path):
+        rec["spread"] = round((max(by_path) - min(by_path)) * len(by_path) / sum(by_path), 4)
+    if case.get("cut") and rec["bins"] and "bin_ms" in rec:
+        warm, cut = case["warm_ms"], case["cut"]
+        end = warm + case["ms"]
+        rec["mbit_before"] = mean(rec["bins"], rec["bin_ms"], warm, warm + cut["at_ms"])
+        rec["mbit_cut"] = mean(rec["bins"], rec["bin_ms"], warm + cut["at_ms"], warm + cut["restore_ms"])
+        rec["mbit_restored"] = mean(rec["bins"], rec["bin_ms"], warm + cut["restore_ms"] + 1000, end)
     if case["driver"] == "metaroce":
+        rec["connections"] = sum(line.startswith("conn ") for key, devices in raw["samples"].items()
+                                 if key.startswith("end") for lines in devices.values() for line in lines)
         rows = path_lines(raw["samples"])
         for name in ("rtx", "probes", "nak", "moves"):
             rec[name] = sum(row.get(name, 0) for row in rows)
         rec["dup"] = sum(row.get("dup", 0) for row in rows)
     if raw.get("source_ports"):
         rec["source_ports"] = len(raw["source_ports"])
+        # Ports that carry traffic, not those of single probes.
+        rec["busy_ports"] = sum(n * 100 > sum(raw["source_ports"].values()) for n in raw["source_ports"].values())
     rec["events"] = raw["events"]
     return rec
+
+
+def judge(case, seed, out, seconds, timed_out):
+    """The record of a case from what its guest left in `out`."""
+    settings = {**case["settings"], "driver": case["driver"], "seed": seed, "name": case["name"]}
+    record = {"case": case["name"], "group": case["group"], "driver": case["driver"], "seed": seed,
+              "settings": case["settings"], "host_seconds": round(seconds, 1)}
+    try:
+        with open(os.path.join(out, "result.json"), encoding="utf-8") as f:
+            raw = json.load(f)
+        record.update(summarise({**case, **settings}, raw))
+        if settings.get("loss_pct") and not (record["data_lost"] and record["acks_lost"]):
+            record["failed"] = "the fabric lost nothing in one direction"
+        if record.get("packet_bytes", 0) > settings.get("mtu", 1500) + 14:
+            record["failed"] = "the fabric saw packets larger than the wire's"
+        record["virtual_seconds"] = round(raw["guest_seconds"], 1)
+    except (OSError, ValueError, KeyError) as error:
+        record["failed"] = "no result within the limit" if timed_out else f"no result ({error}); see {out}"
+    log = ""
+    for file in ("kernel.log", "console.log"):
+        try:
+            with open(os.path.join(out, file), encoding="utf-8", errors="replace") as f:
+                log += f.read()
+        except OSError:
+            pass
+    bad = sorted({line.strip() for line in log.splitlines()
+                  if BAD_LOG.search(line) and not KNOWN_LOG.search(line)})
+    if bad:
+        record["log"] = bad[:5]
+    return record
 
 
 class Runner:
@@ -181,30 +269,8 @@ class Runner:
                 timed_out = True
             finally:
                 self.end(proc)
-        record = {"case": case["name"], "group": case["group"], "driver": case["driver"], "seed": seed,
-                  "settings": case["settings"], "host_seconds": round(time.monotonic() - start, 1)}
-        try:
-            with open(os.path.join(out, "result.json"), encoding="utf-8") as f:
-                raw = json.load(f)
-            record.update(summarise({**case, **settings}, raw))
-            if case["settings"].get("loss_pct") and not (record["data_lost"] and record["acks_lost"]):
-                record["failed"] = "the fabric lost nothing in one direction"
-            record["virtual_seconds"] = round(raw["guest_seconds"], 1)
-        except (OSError, ValueError, KeyError) as error:
-            record["failed"] = "no result within the limit" if timed_out else f"no result ({error}); see {out}"
-        log = ""
-        for file in ("kernel.log", "console.log"):
-            try:
-                with open(os.path.join(out, file), encoding="utf-8", errors="replace") as f:
-                    log += f.read()
-            except OSError:
-                pass
-        bad = sorted({line.strip() for line in log.splitlines()
-                      if BAD_LOG.search(line) and not KNOWN_LOG.search(line)})
-        if bad:
-            record["log"] = bad[:5]
         shutil.rmtree(uml_dir, ignore_errors=True)
-        return record
+        return judge(case, seed, out, time.monotonic() - start, timed_out)
 
     def end(self, proc):
         with self.lock:
@@ -220,6 +286,41 @@ class Runner:
             procs = list(self.running)
         for proc in procs:
             self.end(proc)
+
+
+class StockRunner:
+    """All cases in one boot of the stock kernel: qemu/lossbench-guest.sh runs one after the other."""
+
+    def __init__(self, args):
+        self.args = args
+
+    def run_all(self, chosen, seeds, show):
+        work = tempfile.mkdtemp(prefix="lossbench")
+        try:
+            os.makedirs(os.path.join(work, "cases"))
+            runs = []
+            for case in chosen:
+                for seed in seeds:
+                    name = f"{len(runs):03}-{case['name']}-{case['driver']}-{seed}"
+                    settings = {**case["settings"], "driver": case["driver"], "seed": seed, "name": name}
+                    with open(os.path.join(work, "cases", name + ".json"), "w", encoding="utf-8") as f:
+                        json.dump(settings, f, indent=1)
+                    runs.append((name, case, seed))
+            shutil.copy(os.path.join(self.args.payload, "bin", "flow"), work)
+            here = os.path.dirname(os.path.abspath(__file__))
+            extra = ":".join(os.path.join(work, part) for part in ("cases", "flow"))
+            subprocess.run([os.path.join(here, "run.sh"), "--icount", "--timeout", str(60 * len(runs) + 600), "--script",
+                            os.path.join(here, "lossbench-guest.sh")], check=False,
+                           env={**os.environ, "METAROCE_EXTRA": extra, "METAROCE_OUT": self.args.out})
+            top = os.path.join(self.args.out, "tests", "lossbench-guest.sh")
+            for name, case, seed in runs:
+                out = os.path.join(top, name)
+                rec = judge(case, seed, out, 0, False)
+                if not os.path.exists(os.path.join(out, "cleaned")) and "failed" not in rec:
+                    rec["failed"] = "devices, namespaces or the module could not be taken away"
+                show(rec)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
 
 
 def line_of(rec):
@@ -251,7 +352,11 @@ def parse_value(text):
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("chroot", "kernel", "initramfs", "root", "payload", "out"):
-        ap.add_argument(f"--{name}", required=True, help=argparse.SUPPRESS)
+        ap.add_argument(f"--{name}", help=argparse.SUPPRESS)
+    ap.add_argument("--stock", action="store_true", help="the short version on the stock kernel")
+    ap.add_argument("--report", nargs="+", metavar="RESULTS.json", help="runs nothing, makes the report again; the "
+                    "record of a later file replaces that of an earlier one")
+    ap.add_argument("--command", default="make lossbench", help=argparse.SUPPRESS)
     ap.add_argument("--case", action="append", default=[], metavar="PATTERN", help="only cases whose name fits")
     ap.add_argument("--driver", action="append", default=[], choices=DRIVERS, help="only this transport")
     ap.add_argument("--seeds", type=int, default=1, help="seeds 1 to N for each case")
@@ -265,8 +370,15 @@ def main():
     ap.add_argument("--list", action="store_true", help="shows the cases and ends")
     args = ap.parse_args()
 
+    if args.report:
+        found = {}
+        for name in args.report:
+            with open(name, encoding="utf-8") as f:
+                found.update({(r["case"], r["driver"], r["seed"]): r for r in json.load(f)})
+        return finish(args, list(found.values()))
+    every = stock_cases() if args.stock else cases()
     chosen = []
-    for case in cases():
+    for case in every:
         if args.case and not any(fnmatch.fnmatch(case["name"], p) for p in args.case):
             continue
         if args.quick and not args.case and not case["quick"]:
@@ -286,26 +398,52 @@ def main():
     if not chosen:
         print("error: no case has such a name; see --list", file=sys.stderr)
         return 2
-    runner = Runner(args)
     records = []
     seeds = args.seed or list(range(1, args.seeds + 1))
+
+    def show(rec):
+        records.append(rec)
+        print(line_of(rec), flush=True)
+
+    if args.stock:
+        StockRunner(args).run_all(chosen, seeds, show)
+        return finish(args, records)
+    runner = Runner(args)
     pool = concurrent.futures.ThreadPoolExecutor(args.jobs)
     try:
         futures = [pool.submit(runner.run, case, seed) for case in chosen for seed in seeds]
         for future in concurrent.futures.as_completed(futures):
-            rec = future.result()
-            records.append(rec)
-            print(line_of(rec), flush=True)
+            show(future.result())
     except KeyboardInterrupt:
         pool.shutdown(wait=False, cancel_futures=True)
         runner.end_all()
         return 130
-    order = {case["name"]: i for i, case in enumerate(cases())}
-    records.sort(key=lambda r: (order[r["case"]], DRIVERS.index(r["driver"]), r["seed"]))
+    return finish(args, records)
+
+
+def finish(args, records):
+    """Writes results, tables, goals and picture. A run without result or a bad kernel log fails; so does a missed goal, but
+    with a status of its own."""
+    order = {case["name"]: i for i, case in enumerate(cases() + stock_cases())}
+    records.sort(key=lambda r: (order.get(r["case"], len(order)), DRIVERS.index(r["driver"]), r["seed"]))
+    os.makedirs(args.out, exist_ok=True)
     with open(os.path.join(args.out, "results.json"), "w", encoding="utf-8") as f:
         json.dump(records, f, indent=1)
-    print(f"results: {args.out}/results.json; what each guest said: {args.out}/runs/")
-    return 1 if any("failed" in r or "log" in r for r in records) else 0
+    place = ("the stock kernel under QEMU, time counted in instructions" if args.stock else
+             "user-mode kernel in virtual time")
+    text, missed, summary = lossbench_report.report(records, args.command, place)
+    with open(os.path.join(args.out, "lossbench.md"), "w", encoding="utf-8") as f:
+        f.write(text)
+    drawing = lossbench_report.picture(records)
+    if drawing:
+        with open(os.path.join(args.out, "lossbench.svg"), "w", encoding="utf-8") as f:
+            f.write(drawing)
+    print("\n".join(line for line in text.splitlines() if line.startswith("* ")))
+    print(f"{summary}; tables: {args.out}/lossbench.md, picture: {args.out}/lossbench.svg, "
+          f"each run: {args.out}/results.json")
+    # A peer that stops for good has no result: that is a finding, not a fault of ours.
+    broken = [r for r in records if "log" in r or ("failed" in r and r["driver"] == "metaroce")]
+    return 1 if broken or not any("failed" not in r for r in records) else 3 if missed else 0
 
 
 sys.exit(main())

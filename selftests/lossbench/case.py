@@ -4,15 +4,24 @@
 
 Usage: case.py CASE.json RESULT.json
 
-Topology, in network namespaces: senders s1..sN, each with a link of its own to
-the namespace `left`; `paths` links p1..pM between `left` and `right`, chosen by a
-hash over addresses and UDP ports; the receiver `r` at `right`. The links p* are
-shaped at both ends, in this order: netem (loss, delay, jitter, reordering), tbf
-(rate), queue (tail drop, or marking). Nothing is offloaded, so the fabric sees
-packets of wire size; neighbours are fixed, so nothing but the traffic is lost.
+Topology, in network namespaces, to the right and back alike:
+
+    s1..sN  --  left  --p1--  w1  --p1--  right  --  r
+                      --pM--  wM  --pM--
+
+Senders s1..sN have a link of their own to `left`; `left` and `right` choose one
+of `paths` ways by a hash over addresses and UDP ports. A way begins with a port
+of limited rate (tbf) with its queue (tail drop, or marking); loss, delay, jitter
+and reordering (netem) come a hop later, in w1..wM. So what is lost or reordered
+has been paid for: it used the rate and a place in the queue. Nothing is
+offloaded, so the fabric sees packets of wire size (the result has the largest
+mean); neighbours are fixed, so nothing but the traffic is lost.
 
 A case (defaults in DEFAULTS) is measured by `flow`, or by iperf3 for TCP. The
 result holds what they said, what the fabric counted, and the device's state.
+Without METAROCE_FLOW and METAROCE_KO in the environment these are
+/payload/bin/flow and /payload/metaroce.ko. With CASE_CLEAN=1 everything is taken
+away in the end, so that the next case can follow in the same guest.
 """
 import glob
 import json
@@ -21,6 +30,8 @@ import subprocess
 import sys
 import time
 
+FLOW = os.environ.get("METAROCE_FLOW", "/payload/bin/flow")
+MODULE = os.environ.get("METAROCE_KO", "/payload/metaroce.ko")
 DEFAULTS = {
     "driver": "metaroce",       # metaroce, rxe, siw or tcp
     "seed": 1,                  # of netem
@@ -31,6 +42,7 @@ DEFAULTS = {
     "jitter_us": 0,
     "loss_pct": 0,              # each way
     "reorder_pct": 0,
+    "burst_us": 0,              # what tbf may let go at once, for machines whose timers are not exact
     "queue": {"kind": "pfifo", "packets": 1000},
     "mtu": 1500,
     "op": "write",
@@ -90,11 +102,10 @@ class Case:
         return self.delay_us[path - 1] if isinstance(self.delay_us, list) else self.delay_us
 
     def build(self):
-        cmds = []
-        for ns in self.hosts + ["left", "right"]:
+        wires = [f"w{k}" for k in range(1, self.paths + 1)]
+        for ns in self.hosts + ["left", "right"] + wires:
             ip("netns", "add", ns)
-            cmds.append(f"-n {ns} link set lo up")
-        for ns in ("left", "right"):
+        for ns in ["left", "right"] + wires:
             write_sys(ns, net__ipv4__ip_forward=1, net__ipv4__fib_multipath_hash_policy=1)
         mac = 0
 
@@ -119,9 +130,12 @@ class Case:
         ip("-n", "r", "route", "add", "default", "via", "10.2.0.2")
         there, back = [], []
         for k in range(1, self.paths + 1):
-            link("left", f"p{k}", f"10.3.{k}.1", "right", f"p{k}", f"10.3.{k}.2")
+            link("left", f"p{k}", f"10.3.{k}.1", f"w{k}", "left", f"10.3.{k}.2")
+            link("right", f"p{k}", f"10.4.{k}.1", f"w{k}", "right", f"10.4.{k}.2")
             there += ["nexthop", "via", f"10.3.{k}.2", "dev", f"p{k}"]
-            back += ["nexthop", "via", f"10.3.{k}.1", "dev", f"p{k}"]
+            back += ["nexthop", "via", f"10.4.{k}.2", "dev", f"p{k}"]
+            ip("-n", f"w{k}", "route", "add", "10.2.0.0/24", "via", f"10.4.{k}.1")
+            ip("-n", f"w{k}", "route", "add", "10.1.0.0/16", "via", f"10.3.{k}.1")
         ip("-n", "left", "route", "add", "10.2.0.0/24", *there)
         ip("-n", "right", "route", "add", "10.1.0.0/16", *back)
         for ns in self.hosts:
@@ -147,39 +161,40 @@ class Case:
         queue = [kind] + [str(word) for word in self.queue.get("args", [])]
         if kind == "pfifo":
             queue += ["limit", str(self.queue["packets"])]
-        for direction, ns in enumerate(("left", "right")):
+        for direction, (near, far) in enumerate((("left", "right"), ("right", "left"))):
             for k in range(1, self.paths + 1):
-                dev = ["dev", f"p{k}"]
-                on(ns, "tc", "qdisc", "replace", *dev, "root", "handle", "1:", *self.netem(k, direction))
+                on(f"w{k}", "tc", "qdisc", "replace", "dev", far, "root", "handle", "1:", *self.netem(k, direction))
                 if not self.rate_mbit:
                     continue
-                on(ns, "tc", "qdisc", "add", *dev, "parent", "1:1", "handle", "2:", "tbf", "rate",
-                   f"{self.rate_mbit}mbit", "burst", str(self.mtu + 100), "limit", "100000000")
-                on(ns, "tc", "qdisc", "add", *dev, "parent", "2:1", "handle", "3:", *queue)
+                dev = ["dev", f"p{k}"]
+                on(near, "tc", "qdisc", "replace", *dev, "root", "handle", "2:", "tbf", "rate",
+                   f"{self.rate_mbit}mbit", "burst", str(max(self.mtu + 100, int(self.rate_mbit * self.burst_us / 8))),
+                   "limit", "100000000")
+                on(near, "tc", "qdisc", "add", *dev, "parent", "2:1", "handle", "3:", *queue)
 
     def set_loss(self, path, loss):
-        for direction, ns in enumerate(("left", "right")):
-            on(ns, "tc", "qdisc", "change", "dev", f"p{path}", "root", "handle", "1:",
+        for direction, far in enumerate(("right", "left")):
+            on(f"w{path}", "tc", "qdisc", "change", "dev", far, "root", "handle", "1:",
                *self.netem(path, direction, loss))
 
     def fabric(self):
-        """Counters of the links between the switches, in both directions."""
+        """Counters of the ways, in both directions: packets and bytes that came through, packets that netem lost,
+        and those that the queue of the port dropped or marked."""
         result = {}
-        for name, ns in (("data", "left"), ("acks", "right")):
+        for name, near, far in (("data", "left", "right"), ("acks", "right", "left")):
             result[name] = []
             for k in range(1, self.paths + 1):
                 row = {"packets": 0, "bytes": 0, "lost": 0, "queue_drops": 0, "marked": 0, "backlog": 0}
-                for q in json.loads(on(ns, "tc", "-s", "-j", "qdisc", "show", "dev", f"p{k}")):
+                for q in json.loads(on(f"w{k}", "tc", "-s", "-j", "qdisc", "show", "dev", far)):
                     if q["kind"] == "netem":
                         row["lost"] += q["drops"]
                         row["packets"], row["bytes"] = q["packets"], q["bytes"]
-                    elif q["kind"] != "tbf":
+                for q in json.loads(on(near, "tc", "-s", "-j", "qdisc", "show", "dev", f"p{k}")):
+                    if q["kind"] not in ("tbf", "noqueue"):
                         row["queue_drops"] += q["drops"]
                         row["marked"] += q.get("ecn_mark", 0)
                         row["marked"] += q.get("ce_mark", 0)
                         row["backlog"] = q["qlen"]
-                # netem counts drops of the queue below as its own.
-                row["lost"] = max(0, row["lost"] - row["queue_drops"])
                 result[name].append(row)
         return result
 
@@ -189,8 +204,9 @@ class Case:
         if self.driver == "tcp":
             return
         if self.driver == "metaroce":
-            # netem takes a burst as one packet, and would lose all of it at once.
-            sh("insmod", "/payload/metaroce.ko", "tx_bursts=0", *self.module_args)
+            sh("insmod", MODULE, *self.module_args)
+        else:
+            sh("modprobe", {"rxe": "rdma_rxe"}.get(self.driver, self.driver), check=False)
         for ns in self.hosts:
             on(ns, "rdma", "link", "add", f"d{ns}", "type", self.driver, "netdev", "eth0")
         for ns in self.hosts:
@@ -252,7 +268,7 @@ class Case:
             at_ns = time.monotonic_ns()
         else:
             for i, ns in enumerate(self.hosts[:-1], 1):
-                common = ["/payload/bin/flow", "--socket", f"/tmp/flow{i}", "--op", self.op, "--size", str(self.size),
+                common = [FLOW, "--socket", f"/tmp/flow{i}", "--op", self.op, "--size", str(self.size),
                           "--depth", str(self.depth), "--qps", str(self.qps), "--warm-ms", str(self.warm_ms),
                           "--ms", str(self.ms), "--bin-ms", str(self.bin_ms), "--timeout", str(self.timeout),
                           "--retry", str(self.retry), "--drain-ms", str(self.drain_ms), "--at-ns", str(at_ns)]
@@ -309,6 +325,20 @@ class Case:
         return log
 
 
+    def clean(self):
+        """Takes devices, namespaces and the module away; what cannot be is an error."""
+        for ns in self.hosts if self.driver != "tcp" else []:
+            on(ns, "rdma", "link", "delete", f"d{ns}")
+        for ns in self.hosts + ["left", "right"] + [f"w{k}" for k in range(1, self.paths + 1)]:
+            ip("netns", "delete", ns)
+        if self.driver == "metaroce":
+            for _ in range(100):
+                if not subprocess.run(["rmmod", "metaroce"], stderr=subprocess.DEVNULL).returncode:
+                    return
+                time.sleep(0.1)
+            raise RuntimeError("the module stays in use")
+
+
 def main():
     with open(sys.argv[1]) as f:
         case = Case(json.load(f))
@@ -338,6 +368,8 @@ def main():
     result["guest_seconds"] = time.monotonic() - start
     with open(sys.argv[2], "w") as f:
         json.dump(result, f, indent=1)
+    if os.environ.get("CASE_CLEAN"):
+        case.clean()
 
 
 main()
