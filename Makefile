@@ -5,7 +5,7 @@
 .DEFAULT_GOAL := help
 TESTS := $(filter-out lib run,$(basename $(notdir $(wildcard selftests/*.sh))))
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo test setup modules provider install selftest selftests pyverbs engine-test fuzz netfuzz sim bench lossbench lint shell clean distclean
+.PHONY: help demo test setup modules provider install selftest selftests pyverbs engine-test fuzz netfuzz userfuzz sim bench lossbench lint shell clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -52,6 +52,9 @@ fuzz: ## fuzzes the transport engine: make fuzz [MINUTES=3]
 
 netfuzz: ## a million hostile datagrams at a guest under traffic: make netfuzz [MINUTES=3]
 	@qemu/netfuzz.sh $(or $(MINUTES),3)
+
+userfuzz: ## hostile processes beside a transfer in a guest: make userfuzz [MINUTES=3]
+	@qemu/userfuzz.sh $(or $(MINUTES),3)
 
 sim: ## network simulations: tables, and plots under out/sim
 	@qemu/cargo.sh run --release -p metaroce-sim -- all --out out/sim

@@ -1,13 +1,13 @@
 #!/bin/bash
 # Builds the kernel module or the user-space provider, outside the tree; the
-# hostile sender of the selftest netfuzz; and siw, which the stock kernel lacks,
+# programs of the selftests netfuzz and userfuzz; and siw, which the stock kernel lacks,
 # for comparison ('make bench').
-# Usage: qemu/build.sh module|provider|netfuzz|siw
+# Usage: qemu/build.sh module|provider|netfuzz|userfuzz|siw
 # KDIR=DIR builds the module natively against a prepared kernel tree of your
 # own instead of in the chroot; KVER=RELEASE then names its release.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-what=${1:?Usage: qemu/build.sh module|provider|netfuzz|siw}
+what=${1:?Usage: qemu/build.sh module|provider|netfuzz|userfuzz|siw}
 mkdir -p "$BUILD" "$CACHE/logs"
 exec 8>"$BUILD/lock"
 flock -n 8 || { say "waiting for another build"; flock 8; }
@@ -83,6 +83,19 @@ build_netfuzz() {
 	say "netfuzz: $dest/metaroce-netfuzz"
 }
 
+build_userfuzz() {
+	local dest=$BUILD/tools src=$TREE/selftests/userfuzz.c
+	mkdir -p "$dest"
+	if [[ $dest/userfuzz -nt $src ]]; then
+		say "userfuzz: $dest/userfuzz (up to date)"
+		return
+	fi
+	in_buildroot gcc -O2 -g -std=gnu11 -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes -Wshadow \
+		-I"$CACHE/rdma-core/build/include" -o "$dest/userfuzz.new" "$src" -libverbs -lpthread
+	mv "$dest/userfuzz.new" "$dest/userfuzz"
+	say "userfuzz: $dest/userfuzz"
+}
+
 build_siw() {
 	local dest=$BUILD/siw dir=drivers/infiniband/sw/siw
 	[[ -e $CACHE/linux.ready ]] || die "There is no prepared kernel source yet; run 'make setup' first."
@@ -103,6 +116,7 @@ case $what in
 module) build_module ;;
 provider) build_provider ;;
 netfuzz) build_netfuzz ;;
+userfuzz) build_userfuzz ;;
 siw) build_siw ;;
-*) die "Usage: qemu/build.sh module|provider|netfuzz|siw" ;;
+*) die "Usage: qemu/build.sh module|provider|netfuzz|userfuzz|siw" ;;
 esac

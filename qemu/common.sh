@@ -105,11 +105,11 @@ in_buildroot() { "$QEMU_DIR/buildroot.sh" "$@"; }
 
 step_module() { "$QEMU_DIR/build.sh" module; }
 step_provider() { "$QEMU_DIR/build.sh" provider; }
-step_netfuzz() { "$QEMU_DIR/build.sh" netfuzz; }
-# Module, provider and the sender of netfuzz as steps; nothing when another driver is tested.
+step_hostile() { "$QEMU_DIR/build.sh" netfuzz && "$QEMU_DIR/build.sh" userfuzz; }
+# Module, provider and the hostile programs as steps; nothing when another driver is tested.
 build_steps() {
 	[[ ${DRIVER:-metaroce} == metaroce ]] || return 0
 	step module always step_module "building the kernel module"
 	step provider always step_provider "building the provider"
-	step netfuzz always step_netfuzz "building the hostile sender"
+	step hostile always step_hostile "building the hostile sender and process"
 }
