@@ -5,7 +5,7 @@
 .DEFAULT_GOAL := help
 TESTS := $(filter-out lib run,$(basename $(notdir $(wildcard selftests/*.sh))))
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo test setup modules provider install selftest selftests pyverbs engine-test fuzz netfuzz userfuzz sim bench lossbench lint shell clean distclean
+.PHONY: help demo test setup modules provider install selftest selftests pyverbs perftest engine-test fuzz netfuzz userfuzz sim bench lossbench lint shell clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -43,6 +43,9 @@ selftests: ## all selftests in a guest
 
 pyverbs: ## rdma-core's own tests over metaroce and rxe, with a table [LOSS=per cent]
 	@qemu/pyverbs.sh
+
+perftest: ## all of perftest's tools, many options, in a guest
+	@qemu/run.sh $(RUN_ARGS) long/perftest_all
 
 engine-test: ## the transport engine's tests, with cargo
 	@qemu/engine-test.sh
