@@ -50,6 +50,8 @@ use kernel::{
 
 /// ECT(0) in the IP header's two ECN bits (RFC 3168 section 5).
 const ECT_0: u8 = 0b10;
+/// Payload of so many bytes goes to a fragment.
+const FRAGMENT: u32 = 512;
 
 /// The embedder's side of one connection; guarded by the connection's lock.
 pub(super) struct ConnHost {
@@ -230,10 +232,18 @@ impl ConnHost {
             .split_at_mut_checked(packet.header.len())
             .ok_or(TxOutcome::Dropped)?;
         head.copy_from_slice(packet.header);
+        Self::fill_payload(packet, rest)
+    }
+
+    /// Writes the payload of a datagram into `room`, which has its length.
+    fn fill_payload(
+        packet: &Transmit<'_, Arc<Qp>, Target>,
+        room: &mut [u8],
+    ) -> core::result::Result<(), TxOutcome> {
         match packet.payload {
             PayloadSource::None => Ok(()),
             PayloadSource::Padding(_) => {
-                rest.fill(0);
+                room.fill(0);
                 Ok(())
             }
             PayloadSource::Request {
@@ -241,17 +251,37 @@ impl ConnHost {
                 wqe,
                 offset,
                 len,
-            } => gather(rest, |f| qp.send_segments(wqe, offset, len, f)),
+            } => gather(room, |f| qp.send_segments(wqe, offset, len, f)),
             PayloadSource::Remote {
                 qp,
                 target,
                 offset,
                 len,
-            } => gather(rest, |f| {
+            } => gather(room, |f| {
                 qp.target_segments(target, offset, len, |slice| f(Segment::Page(slice)))
             }),
         }
         .map_err(|_| TxOutcome::Fault)
+    }
+
+    /// A packet with one datagram. Long payload goes to a fragment, whose memory need not be
+    /// cleared; short payload lies behind the header.
+    fn datagram(
+        packet: &Transmit<'_, Arc<Qp>, Target>,
+        len: u32,
+    ) -> core::result::Result<TxPacket, TxOutcome> {
+        let payload = packet.payload.len();
+        if payload >= FRAGMENT {
+            let mut skb = TxPacket::alloc(len.saturating_sub(payload)).ok_or(TxOutcome::Dropped)?;
+            skb.append(packet.header).ok_or(TxOutcome::Dropped)?;
+            if let Some(filled) = skb.add_with(payload, |room| Self::fill_payload(packet, room)) {
+                return filled.map(|()| skb);
+            }
+        }
+        let mut skb = TxPacket::alloc(len).ok_or(TxOutcome::Dropped)?;
+        skb.append_with(len, |room| Self::fill(packet, room))
+            .ok_or(TxOutcome::Dropped)??;
+        Ok(skb)
     }
 
     fn queue(
@@ -270,10 +300,7 @@ impl ConnHost {
                 && len <= burst.size
                 && is_data(packet);
             if fits {
-                match burst
-                    .packet
-                    .add_datagram(len, |room| Self::fill(packet, room))
-                {
+                match burst.packet.add_with(len, |room| Self::fill(packet, room)) {
                     Some(Ok(())) => {
                         burst.count = burst.count.saturating_add(1);
                         burst.closed = len < burst.size;
@@ -290,11 +317,8 @@ impl ConnHost {
             self.pending = Some(burst);
             self.flush();
         }
-        let mut skb = TxPacket::alloc(len).ok_or(TxOutcome::Dropped)?;
-        skb.append_with(len, |room| Self::fill(packet, room))
-            .ok_or(TxOutcome::Dropped)??;
         self.pending = Some(Pending {
-            packet: skb,
+            packet: Self::datagram(packet, len)?,
             slot,
             ect: packet.ect,
             size: len,

@@ -16,6 +16,7 @@
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
+#include <linux/percpu.h>
 #include <linux/rcupdate.h>
 #include <linux/skbuff.h>
 #include <linux/slab.h>
@@ -215,6 +216,76 @@ static struct pernet_operations mroce_pernet_ops = {
 	.exit = mroce_pernet_exit,
 };
 
+/* ---- memory of packets ---- */
+
+/*
+ * Memory for the payload of packets, used again once no packet refers to it. A
+ * fresh page would be cleared each time (CONFIG_INIT_ON_ALLOC_DEFAULT_ON), for
+ * bytes that are overwritten at once. What is stale here was sent before.
+ */
+#define MROCE_PAGES		8
+#define MROCE_PAGE_ORDER	get_order(32768)
+
+struct mroce_pages {
+	struct page	*ring[MROCE_PAGES];	/* one reference each */
+	unsigned int	at;			/* the one being cut up */
+	unsigned int	used;			/* bytes of it */
+};
+
+/* Bottom halves are disabled while a CPU's is used. */
+static DEFINE_PER_CPU(struct mroce_pages, mroce_pages);
+
+static struct page *mroce_page_alloc(unsigned int len)
+{
+	gfp_t gfp = GFP_ATOMIC | __GFP_NOWARN | __GFP_COMP;
+	struct page *page = alloc_pages(gfp | __GFP_NORETRY, MROCE_PAGE_ORDER);
+
+	return page ? page : alloc_pages(gfp, get_order(len));
+}
+
+/* @len bytes; the caller owns a reference to the page returned. BH disabled. */
+static struct page *mroce_page_cut(unsigned int len, unsigned int *offset)
+{
+	struct mroce_pages *p = this_cpu_ptr(&mroce_pages);
+	struct page **page = &p->ring[p->at];
+
+	len = SKB_DATA_ALIGN(len);
+	if (!*page || p->used + len > page_size(*page)) {
+		p->at = (p->at + 1) % MROCE_PAGES;
+		p->used = 0;
+		page = &p->ring[p->at];
+		/* Still under way, or too small: left to its packets. */
+		if (*page && (page_ref_count(*page) != 1 ||
+			      len > page_size(*page))) {
+			put_page(*page);
+			*page = NULL;
+		}
+		if (!*page)
+			*page = mroce_page_alloc(len);
+		if (!*page)
+			return NULL;
+	}
+	*offset = p->used;
+	p->used += len;
+	get_page(*page);
+	return *page;
+}
+
+/* Nobody sends any more. */
+static void mroce_pages_free(void)
+{
+	unsigned int cpu, i;
+
+	for_each_possible_cpu(cpu) {
+		struct mroce_pages *p = per_cpu_ptr(&mroce_pages, cpu);
+
+		for (i = 0; i < MROCE_PAGES; i++)
+			if (p->ring[i])
+				put_page(p->ring[i]);
+		memset(p, 0, sizeof(*p));
+	}
+}
+
 /* ---- network devices ---- */
 
 static int mroce_netdev_notify(struct notifier_block *nb, unsigned long event,
@@ -249,6 +320,7 @@ void mroce_net_exit(void)
 	unregister_pernet_subsys(&mroce_pernet_ops);
 	synchronize_net();
 	rcu_barrier();
+	mroce_pages_free();
 }
 
 u64 mroce_netdev_net_cookie(const struct net_device *dev)
@@ -317,26 +389,24 @@ void *mroce_skb_put(struct sk_buff *skb, unsigned int len)
 }
 
 /*
- * Space for another datagram of @len bytes in the same packet, which will be
- * sent as a burst: see mroce_skb_set_burst(). NULL if there is no room. BH
- * disabled.
+ * Space for @len bytes behind all others, in a fragment: payload, or another
+ * datagram of a packet that is to be sent as a burst, see
+ * mroce_skb_set_burst(). NULL if there is no room. BH disabled.
  */
 void *mroce_skb_add(struct sk_buff *skb, unsigned int len)
 {
 	unsigned int nr = skb_shinfo(skb)->nr_frags;
+	unsigned int offset;
 	struct page *page;
-	void *at;
 
 	if (nr >= MAX_SKB_FRAGS || !len || len > PAGE_SIZE * 4 ||
 	    skb->len + len > MROCE_BURST_BYTES)
 		return NULL;
-	at = netdev_alloc_frag(len);
-	if (!at)
+	page = mroce_page_cut(len, &offset);
+	if (!page)
 		return NULL;
-	page = virt_to_head_page(at);
-	skb_add_rx_frag(skb, nr, page, at - page_address(page), len,
-			SKB_DATA_ALIGN(len));
-	return at;
+	skb_add_rx_frag(skb, nr, page, offset, len, SKB_DATA_ALIGN(len));
+	return page_address(page) + offset;
 }
 
 /* Takes the last datagram back: @len bytes remain. Frees a whole fragment, so it cannot fail. */

@@ -61,10 +61,10 @@ impl TxPacket {
         })
     }
 
-    /// Adds a datagram of `len` bytes to a burst. `fill` must write it completely or fail, and then
-    /// the datagram is taken back. `None`, and `fill` not called, if there is no room. BH disabled.
-    /// All datagrams but the last one must be as long as the first.
-    pub fn add_datagram<E>(
+    /// Adds a fragment of `len` bytes: payload, or another datagram of a burst. `fill` must write it completely or
+    /// fail, and then it is taken back. `None`, and `fill` not called, if there is no room. BH disabled.
+    /// All datagrams of a burst but the last one must be as long as the first.
+    pub fn add_with<E>(
         &mut self,
         len: u32,
         fill: impl FnOnce(&mut [u8]) -> core::result::Result<(), E>,
