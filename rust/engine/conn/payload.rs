@@ -9,10 +9,11 @@
 //!
 //! [`Mtu`]: super::super::mtu::Mtu
 
-use super::super::api::{ConnEvent, Host, PayloadSource, Store, Transmit};
+use super::super::api::{ConnEvent, Host, PayloadSource, Store};
 use super::super::path::Content;
 use super::super::time::Instant;
-use super::super::wire::{Kind, COMMON_LEN, FLAG_CANDIDATE, MAX_DATA_HEADER};
+use super::super::wire::{Common, Kind, COMMON_LEN, FLAG_CANDIDATE, MAX_DATA_HEADER};
+use super::routes::transmit_probe;
 use super::Connection;
 
 /// What a padded PROBE lacks to be as long as the longest packet with the same payload.
@@ -22,7 +23,6 @@ impl<S: Store, H: Host> Connection<S, H> {
     /// Sends one PROBE of each size, in a search that is under way or begins now. They take no place in the order of
     /// transmissions: that one is lost says nothing of others.
     pub(super) fn search(&mut self, now: Instant, id: usize, host: &mut H) {
-        let path_id = u8::try_from(id).unwrap_or(0);
         let Some(path) = self.paths.get_mut(id) else {
             return;
         };
@@ -36,18 +36,13 @@ impl<S: Store, H: Host> Connection<S, H> {
             let number = path.tx.candidate();
             first = first.or(Some(number));
             let route = path.tx.route;
-            let mut common = self.common(Kind::Probe, path_id, number);
-            common.tx_count = 1;
-            common.flags = FLAG_CANDIDATE;
-            let mut buf = [0u8; COMMON_LEN];
-            let n = common.emit_alone(&mut buf);
-            host.transmit(&Transmit {
-                header: buf.get(..n).unwrap_or(&[]),
-                payload: PayloadSource::Padding(u32::from(size).saturating_add(HEADERS)),
-                route,
-                path: path_id,
-                ect: true,
-            });
+            let padding = PayloadSource::Padding(u32::from(size).saturating_add(HEADERS));
+            let common = Common {
+                tx_count: 1,
+                flags: FLAG_CANDIDATE,
+                ..self.common(Kind::Probe, u8::try_from(id).unwrap_or(0), number)
+            };
+            transmit_probe(common, route, padding, host);
         }
         if let (Some(path), Some(first)) = (self.paths.get_mut(id), first) {
             path.tx.mtu.on_round(first, over_at);

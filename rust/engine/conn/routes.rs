@@ -16,7 +16,7 @@ use super::super::api::{ConnEvent, Host, PayloadSource, Route, Store, Transmit};
 use super::super::path::Answers;
 use super::super::rtt::MIN_WINDOW;
 use super::super::time::{Instant, Span};
-use super::super::wire::{Kind, COMMON_LEN, FLAG_CANDIDATE};
+use super::super::wire::{Common, Kind, COMMON_LEN, FLAG_CANDIDATE};
 use super::{initial_route, Connection, Path};
 
 /// So many unanswered probes move a path as soon as another route has answered.
@@ -95,6 +95,24 @@ impl Candidates {
     }
 }
 
+/// Sends the PROBE with this header, which its path has counted already; `payload` is padding, if anything.
+pub(super) fn transmit_probe<H: Host>(
+    common: Common,
+    route: Route,
+    payload: PayloadSource<'_, H::Qp, H::Target>,
+    host: &mut H,
+) {
+    let mut buf = [0u8; COMMON_LEN];
+    let n = common.emit_alone(&mut buf);
+    host.transmit(&Transmit {
+        header: buf.get(..n).unwrap_or(&[]),
+        payload,
+        route,
+        path: common.path,
+        ect: true,
+    });
+}
+
 impl<S: Store, H: Host> Connection<S, H> {
     /// Sends a PROBE of a path after `tries` that should have been answered; over another `route` than the path's own as
     /// a candidate. It is marked as data is, so that queues treat it alike and its place in the order holds.
@@ -113,19 +131,12 @@ impl<S: Store, H: Host> Connection<S, H> {
             None => (path.tx.probe(now), path.tx.route, 0),
             Some(route) => (path.tx.candidate(), route, FLAG_CANDIDATE),
         };
-        let path_id = u8::try_from(id).unwrap_or(0);
-        let mut common = self.common(Kind::Probe, path_id, serial);
-        common.tx_count = tries;
-        common.flags = flags;
-        let mut buf = [0u8; COMMON_LEN];
-        let n = common.emit_alone(&mut buf);
-        host.transmit(&Transmit {
-            header: buf.get(..n).unwrap_or(&[]),
-            payload: PayloadSource::None,
-            route,
-            path: path_id,
-            ect: true,
-        });
+        let common = Common {
+            tx_count: tries,
+            flags,
+            ..self.common(Kind::Probe, u8::try_from(id).unwrap_or(0), serial)
+        };
+        transmit_probe(common, route, PayloadSource::None, host);
         serial
     }
 
