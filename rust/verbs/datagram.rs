@@ -208,10 +208,10 @@ impl Qp {
         if d.header.qkey != self.qkey() {
             return Received::WrongQkey;
         }
-        let own = self.next_recv();
         if !d.mad && self.qp_type() == QpType::Gsi {
             return Received::Dropped;
         }
+        let own = self.next_recv();
         // From a shared queue only one is taken at a time.
         let ssn = own.unwrap_or(0);
         let placed = self

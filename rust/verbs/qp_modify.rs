@@ -83,17 +83,8 @@ impl Default for Attrs {
     }
 }
 
-/// `EINVAL` unless `ok`.
-fn require(ok: bool) -> Result {
-    if ok {
-        Ok(())
-    } else {
-        Err(EINVAL)
-    }
-}
-
 /// `why` unless `ok`.
-fn demand(ok: bool, why: &'static str) -> Result<(), &'static str> {
+fn require<E>(ok: bool, why: E) -> Result<(), E> {
     if ok {
         Ok(())
     } else {
@@ -106,14 +97,14 @@ impl Attrs {
     fn apply(&mut self, attr: &QpAttr<'_>) -> Result<(), &'static str> {
         let mask = attr.mask();
         if mask.contains(QpMask::PORT) {
-            demand(attr.port() == 1, "there is only port 1")?;
+            require(attr.port() == 1, "there is only port 1")?;
             self.port = 1;
         }
         if mask.contains(QpMask::PKEY_INDEX) {
-            demand(attr.pkey_index() == 0, "there is only P_Key 0")?;
+            require(attr.pkey_index() == 0, "there is only P_Key 0")?;
         }
         if mask.contains(QpMask::ACCESS_FLAGS) {
-            demand(
+            require(
                 attr.access_flags() & !QP_ACCESS == 0,
                 "unknown access flags",
             )?;
@@ -124,21 +115,21 @@ impl Attrs {
         }
         if mask.contains(QpMask::AV) {
             self.ah = attr.ah().values();
-            demand(self.ah.port == 1, "there is only port 1")?;
+            require(self.ah.port == 1, "there is only port 1")?;
         }
         if mask.contains(QpMask::PATH_MTU) {
             self.path_mtu = attr.path_mtu().ok_or("unknown path MTU")?;
         }
         if mask.contains(QpMask::TIMEOUT) {
-            demand(attr.timeout() < 32, "timeout above 31")?;
+            require(attr.timeout() < 32, "timeout above 31")?;
             self.timeout = attr.timeout();
         }
         if mask.contains(QpMask::RETRY_CNT) {
-            demand(attr.retry_cnt() <= 7, "retry_cnt above 7")?;
+            require(attr.retry_cnt() <= 7, "retry_cnt above 7")?;
             self.retry_cnt = attr.retry_cnt();
         }
         if mask.contains(QpMask::RNR_RETRY) {
-            demand(attr.rnr_retry() <= 7, "rnr_retry above 7")?;
+            require(attr.rnr_retry() <= 7, "rnr_retry above 7")?;
             self.rnr_retry = attr.rnr_retry();
         }
         if mask.contains(QpMask::RQ_PSN) {
@@ -148,21 +139,21 @@ impl Attrs {
             self.sq_psn = attr.sq_psn();
         }
         if mask.contains(QpMask::MAX_QP_RD_ATOMIC) {
-            demand(
+            require(
                 attr.max_rd_atomic() <= limits::MAX_RD_ATOMIC,
                 "max_rd_atomic above the limit",
             )?;
             self.max_rd_atomic = attr.max_rd_atomic();
         }
         if mask.contains(QpMask::MAX_DEST_RD_ATOMIC) {
-            demand(
+            require(
                 attr.max_dest_rd_atomic() <= limits::MAX_RD_ATOMIC,
                 "max_dest_rd_atomic above the limit",
             )?;
             self.max_dest_rd_atomic = attr.max_dest_rd_atomic();
         }
         if mask.contains(QpMask::MIN_RNR_TIMER) {
-            demand(attr.min_rnr_timer() < 32, "min_rnr_timer above 31")?;
+            require(attr.min_rnr_timer() < 32, "min_rnr_timer above 31")?;
             self.min_rnr_timer = attr.min_rnr_timer();
         }
         if mask.contains(QpMask::DEST_QPN) {
@@ -319,7 +310,10 @@ impl rdma::QpOps<Driver> for QpObject {
             return Err(EOPNOTSUPP);
         }
         // The GSI is the kernel's; there is one for each port.
-        require(qp_type != QpType::Gsi || (udata.is_none() && attr.port() == 1))?;
+        require(
+            qp_type != QpType::Gsi || (udata.is_none() && attr.port() == 1),
+            EINVAL,
+        )?;
         let want = attr.cap();
         require(
             want.max_send_wr <= limits::MAX_QP_WR
@@ -327,6 +321,7 @@ impl rdma::QpOps<Driver> for QpObject {
                 && want.max_send_sge <= limits::MAX_SGE
                 && want.max_recv_sge <= limits::MAX_SGE
                 && want.max_inline_data <= limits::MAX_INLINE,
+            EINVAL,
         )?;
         let max_send_sge = want.max_send_sge.max(1);
         let max_recv_sge = want.max_recv_sge.max(1);
@@ -462,7 +457,7 @@ impl rdma::QpOps<Driver> for QpObject {
             );
             EINVAL
         };
-        demand(
+        require(
             modify_is_ok(cur, next, self.inner.qp_type(), mask),
             "an attribute is missing, or not allowed there",
         )
