@@ -51,6 +51,12 @@ fn payloads(w: &World) -> Vec<u32> {
         .collect()
 }
 
+/// Asserts that all of these paths send `want` bytes per packet.
+fn expect_payload(w: &World, want: u32) {
+    let found = payloads(w);
+    assert!(found.iter().all(|p| *p == want), "{found:?}, not {want}");
+}
+
 #[test]
 fn every_route_is_narrow() {
     for (mtu, want) in [(1491, 1304), (1420, 1304), (1280, 1164), (600, 460)] {
@@ -67,11 +73,7 @@ fn every_route_is_narrow() {
             let limit = if loss_ppm == 0 { 60 } else { 600 };
             assert!(took < limit, "MTU {mtu}, loss {loss_ppm} ppm: {took} ms");
             if loss_ppm == 0 {
-                assert!(
-                    payloads(&w).iter().all(|p| *p == want),
-                    "{mtu}: {:?}",
-                    payloads(&w)
-                );
+                expect_payload(&w, want);
                 // From now on it costs nothing.
                 let before = w.retransmissions(0);
                 assert!(send(&mut w, 200, 9000) < 10);
@@ -136,10 +138,10 @@ fn reads_over_narrow_routes() {
 fn narrow_for_a_while() {
     let mut w = world(6, Net::default());
     send(&mut w, 200, 9000);
-    assert!(payloads(&w).iter().all(|p| *p == 1400));
+    expect_payload(&w, 1400);
     w.net.narrow = vec![(255, passes(1280))];
     assert!(send(&mut w, 200, 9000) < 100);
-    assert!(payloads(&w).iter().all(|p| *p == 1164));
+    expect_payload(&w, 1164);
     w.net.narrow.clear();
     w.run(10_000, |_| false);
     assert_eq!(w.nodes[0].conn.next_deadline(), None);
@@ -147,11 +149,7 @@ fn narrow_for_a_while() {
     for _ in 0..10 {
         send(&mut w, 100, 9000);
     }
-    assert!(
-        payloads(&w).iter().all(|p| *p == 1400),
-        "{:?}",
-        payloads(&w)
-    );
+    expect_payload(&w, 1400);
 }
 
 #[test]
@@ -167,11 +165,7 @@ fn loss_is_not_taken_for_a_narrow_route() {
         for _ in 0..10 {
             send(&mut w, 100, 9000);
         }
-        assert!(
-            payloads(&w).iter().all(|p| *p == 1400),
-            "{:?}",
-            payloads(&w)
-        );
+        expect_payload(&w, 1400);
     }
 }
 
@@ -187,5 +181,5 @@ fn small_messages_search_for_nothing() {
     );
     send(&mut w, 200, 400);
     assert_eq!(w.retransmissions(0), 0);
-    assert!(payloads(&w).iter().all(|p| *p == 1400));
+    expect_payload(&w, 1400);
 }

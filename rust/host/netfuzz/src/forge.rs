@@ -525,13 +525,15 @@ impl Forger {
         })
     }
 
+    /// The sequences seen on a path: the lowest and the highest.
+    fn seen(&self, path: u8) -> (u32, u32) {
+        let seen = self.known.seen.get(usize::from(path));
+        seen.map_or((0, 0), |s| (s.low, s.high))
+    }
+
     fn ack(&mut self) -> Vec<u8> {
         let path = self.any_path();
-        let (low, high) = self
-            .known
-            .seen
-            .get(usize::from(path))
-            .map_or((0, 0), |s| (s.low, s.high));
+        let (low, high) = self.seen(path);
         let seq = match self.rng.below(3) {
             0 => self.lie(low),
             1 => self.lie(high),
@@ -567,11 +569,7 @@ impl Forger {
 
     fn nak(&mut self) -> Vec<u8> {
         let path = self.any_path();
-        let (low, high) = self
-            .known
-            .seen
-            .get(usize::from(path))
-            .map_or((0, 0), |s| (s.low, s.high));
+        let (low, high) = self.seen(path);
         let seq = low.wrapping_add(self.rng.below(high.wrapping_sub(low).clamp(1, 300)));
         let seq = self.lie(seq);
         let common = self.common(Kind::Nak, path, seq);
